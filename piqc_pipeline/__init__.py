@@ -1,0 +1,1 @@
+"""GPU waste, demand forecasts and scaling manifests for Kubernetes."""

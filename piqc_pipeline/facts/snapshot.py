@@ -1,0 +1,306 @@
+"""What is running, on which accelerators, at one instant: the types of a cluster snapshot.
+
+How they are read belongs to `piqc_pipeline.cluster`; what they cost to `piqc_pipeline.waste`.
+Unknown is `None`, with an `Unknown` that says why beside it; never 0, never NaN.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+Confidence = Literal["high", "medium", "low"]
+Sharing = Literal["none", "mig", "time-slicing", "mps", "fraction"]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A figure nobody can state, and why.
+
+    Attributes:
+        what: The figure and its object, for instance `price of NVIDIA-X1 on node gpu-3`.
+        why: One clause, for instance `not in the price table; add it with --prices`.
+        read_failed: True when a read failed or was refused (exit code 3), False when nothing could have told (exit 0).
+    """
+
+    what: str
+    why: str
+    read_failed: bool = False
+
+
+@dataclass(frozen=True)
+class AcceleratorPool:
+    """Accelerators of one resource key on one node.
+
+    Attributes:
+        resource: Resource key, for instance `nvidia.com/gpu` or `nvidia.com/mig-1g.10gb`.
+        vendor: `nvidia`, `amd`, `intel`, `google`, `aws`.
+        product: Name as the node's labels print it, or None where no label names it.
+        memory_gib: Memory of one unit, where a label states it.
+        capacity_units: Units installed, broken ones included; None where the quantity cannot be read.
+        allocatable_units: Units that pods may request.
+        units_per_device: Units that share one physical device: 1 for whole GPUs, 8 for a T4 time-sliced 8 ways,
+            7 for 1g MIG slices.
+        sharing: How the units share a device.
+    """
+
+    resource: str
+    vendor: str
+    product: str | None
+    memory_gib: float | None
+    capacity_units: int | None
+    allocatable_units: int | None
+    units_per_device: float = 1.0
+    sharing: Sharing = "none"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as far as placement and price need it."""
+
+    name: str
+    labels: dict[str, str]
+    ready: bool
+    cordoned: bool
+    taints: tuple[str, ...]
+    """`key=value:effect` of NoSchedule and NoExecute taints, as printed by kubectl."""
+    pools: tuple[AcceleratorPool, ...]
+    instance_type: str | None = None
+    created_at: datetime | None = None
+    unknown: tuple[Unknown, ...] = ()
+
+
+@dataclass(frozen=True)
+class AcceleratorReading:
+    """What one physical accelerator, or MIG instance, said of itself. None where it did not say."""
+
+    source: Literal["dcgm", "prometheus", "engine", "exec"]
+    uuid: str | None = None
+    index: str | None = None
+    product: str | None = None
+    utilization_pct: float | None = None
+    memory_used_mib: float | None = None
+    memory_total_mib: float | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    tensor_active_pct: float | None = None
+    dram_active_pct: float | None = None
+    sm_active_pct: float | None = None
+    signal: str = "utilization.gpu"
+    confidence: Confidence = "medium"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles in milliseconds of one histogram; None where it has no observations."""
+
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class EngineRuntime:
+    """What an engine's own metrics say, for one pod or summed over the pods of a workload.
+
+    Rates are tokens per second. `healthy` is None when nobody could ask.
+    """
+
+    healthy: bool | None
+    source: Literal["exec", "proxy", "pod-ip", "prometheus", "recorded", "none"]
+    served_models: tuple[str, ...] = ()
+    requests_running: float | None = None
+    requests_waiting: float | None = None
+    generation_tokens_per_second: float | None = None
+    prompt_tokens_per_second: float | None = None
+    kv_cache_usage_pct: float | None = None
+    prefix_cache_hit_pct: float | None = None
+    time_to_first_token: Latency | None = None
+    time_per_output_token: Latency | None = None
+    end_to_end: Latency | None = None
+    prompt_tokens_p50: float | None = None
+    prompt_tokens_p95: float | None = None
+    generation_tokens_p50: float | None = None
+    generation_tokens_p95: float | None = None
+    unknown: tuple[Unknown, ...] = ()
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """Units of one accelerator resource that a pod's effective request holds on its node."""
+
+    resource: str
+    units: float
+    sharing: Sharing = "none"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that requests, holds or visibly uses an accelerator, or serves an engine."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    node: str | None
+    workload_id: str
+    ready: bool
+    holds: bool
+    """Bound to a node and neither Succeeded nor Failed: its request is taken."""
+    requests: tuple[PodRequest, ...]
+    created_at: datetime | None
+    ready_at: datetime | None = None
+    deleting: bool = False
+    waiting_reason: str | None = None
+    """For a pod that is not bound: `Unschedulable`, `SchedulingGated`, ...; the scheduler's message follows a colon."""
+    readings: tuple[AcceleratorReading, ...] = ()
+    runtime: EngineRuntime | None = None
+    unknown: tuple[Unknown, ...] = ()
+
+
+@dataclass(frozen=True)
+class EngineIdentity:
+    """Which inference engine, how sure, and on what evidence."""
+
+    name: str
+    """`vllm sglang tgi triton tensorrt-llm nim tei ollama ray-serve kserve llm-d unknown`."""
+    score: float
+    confidence: Confidence
+    evidence: tuple[str, ...] = ()
+    version: str | None = None
+    role: str | None = None
+    """`prefill`, `decode`, `worker`, `leader`, ..."""
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """Which model, and what of its shape is known."""
+
+    name: str | None
+    served_name: str | None = None
+    parameters_total: float | None = None
+    """Parameters that weights need memory for."""
+    parameters_active: float | None = None
+    """Parameters that one token is multiplied with (fewer in a mixture of experts)."""
+    dtype: str | None = None
+    quantization: str | None = None
+    max_model_len: int | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    data_parallel: int | None = None
+    expert_parallel: bool | None = None
+    max_num_seqs: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_dtype: str | None = None
+    chunked_prefill: bool | None = None
+    kv_role: str | None = None
+    kv_connector: str | None = None
+    lmcache_enabled: bool | None = None
+    enforce_eager: bool | None = None
+    max_num_batched_tokens: int | None = None
+    trust_remote_code: bool | None = None
+    tokenizer: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Autoscaler:
+    """An object that sets a workload's replicas."""
+
+    kind: Literal["HorizontalPodAutoscaler", "ScaledObject"]
+    namespace: str
+    name: str
+    target_kind: str
+    target_name: str
+    min_replicas: int | None
+    max_replicas: int | None
+    metric_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Groups, nodes and parallelism of a workload that spans pods (LeaderWorkerSet, Ray, disaggregated roles)."""
+
+    groups: int
+    pods_per_group: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An inference workload, or any other owner of accelerators, by its topmost owner.
+
+    Attributes:
+        id: `cluster/namespace/Kind/name`, everywhere.
+        is_inference: False for owners that hold accelerators but serve no model as far as is known.
+        replicas_wanted: From the owner's spec; None where it has no such field.
+        replicas_ready: Ready pods, or ready groups.
+        gpus_per_replica: Accelerator units that one replica (pod or group) requests.
+    """
+
+    id: str
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    api_version: str
+    engine: EngineIdentity
+    model: ModelIdentity
+    is_inference: bool
+    replicas_wanted: int | None
+    replicas_ready: int
+    gpus_per_replica: float | None
+    images: tuple[str, ...]
+    created_at: datetime | None
+    labels: dict[str, str] = field(default_factory=dict)
+    http_port: int | None = None
+    cpu_request: str | None = None
+    memory_request: str | None = None
+    autoscaler: Autoscaler | None = None
+    topology: Topology | None = None
+    pod_spec: dict[str, object] = field(default_factory=dict)
+    """The first pod's spec as far as is safe to show: no environment values, arguments redacted."""
+    unknown: tuple[Unknown, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObservabilitySigns:
+    """What the coverage report asks about, as found in the cluster."""
+
+    components: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Component (`dcgm-exporter`, `nvidia-device-plugin`, `gpu-feature-discovery`, `node-feature-discovery`,
+    `otel-collector`, `amd-metrics-exporter`, ...) to the nodes its ready pods stand on."""
+    prometheus_operator: bool | None = None
+    scraped_workload_ids: tuple[str, ...] | None = None
+    """Workloads that a ServiceMonitor (through its Service) or a PodMonitor selects; None when monitors are unread."""
+    otel_services: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterSnapshot:
+    """Everything one scan saw of one cluster.
+
+    Attributes:
+        nodes: None when nodes could not be read: capacity, dark GPUs and prices are unknown then.
+        pods: None when pods could not be read: no GPU may be called dark then.
+        unread_namespaces: Namespaces whose pods could not be read; placement is unknown where it is not empty.
+        unknown: Everything that could not be read or told, with the reason.
+    """
+
+    cluster: str
+    context: str | None
+    taken_at: datetime
+    nodes: tuple[Node, ...] | None
+    pods: tuple[Pod, ...] | None
+    workloads: tuple[Workload, ...]
+    namespaces_scanned: tuple[str, ...] | None = None
+    """The namespaces asked for; None means all."""
+    unread_namespaces: tuple[str, ...] = ()
+    autoscalers: tuple[Autoscaler, ...] = ()
+    signs: ObservabilitySigns = field(default_factory=ObservabilitySigns)
+    server_version: str | None = None
+    unknown: tuple[Unknown, ...] = ()
+
+    @property
+    def read_failed(self) -> bool:
+        """True when any read failed or was refused (exit code 3)."""
+        return any(entry.read_failed for entry in self.unknown)

@@ -1,0 +1,187 @@
+"""What did the user configure, and where did each value come from? (`PIQC_*`, with unit, range, default, help)
+
+Nothing is read at import; a shell calls `load_settings()` once and passes values on.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from piqc_pipeline.errors import NotConfigured, UsageError
+
+ENV_PREFIX = "PIQC_"
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
+
+
+class Settings(BaseSettings):
+    """Every setting of the pipeline. Read once from the environment, then passed on as values."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+
+    # Sources
+    cluster: str | None = Field(
+        None, description="Cluster to read: demo, kubeconfig, incluster, or the path of a recorded dump."
+    )
+    kubeconfig: Path | None = Field(None, description="Kubeconfig file; else KUBECONFIG, then ~/.kube/config.")
+    context: str | None = Field(None, description="Context of the kubeconfig; else its current one.")
+    cluster_name: str | None = Field(None, description="Name of the cluster in ids; else the context's cluster.")
+    namespaces: str | None = Field(None, description="Comma-separated namespaces to scan; else all.")
+    prometheus_url: str | None = Field(None, description="Base URL of the Prometheus that scrapes the GPUs.")
+    prometheus_token_file: Path | None = Field(None, description="File with a bearer token for Prometheus.")
+    prometheus_username: str | None = Field(None, description="User of Prometheus behind basic authentication.")
+    prometheus_password: SecretStr | None = Field(None, description="Password of that user.")
+    prometheus_ca_file: Path | None = Field(None, description="CA bundle that signed Prometheus' certificate.")
+    prometheus_headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="JSON object of extra headers, for instance X-Scope-OrgID."
+    )
+    prometheus_timeout_seconds: float = Field(30, ge=1, le=600, description="Time limit of one query, seconds.")
+    history_file: Path | None = Field(
+        None, description="Parquet or CSV file of load history, in place of Prometheus."
+    )
+    prices_file: Path | None = Field(None, description="TOML file with your own prices by product, label or pool.")
+
+    # Places
+    data_dir: Path = Field(Path("piqc-data"), description="Folder for facts, history, artifacts and manifests.")
+    history_store: str | None = Field(
+        None, description="History store: a .duckdb file, a folder, or s3:// gs:// az:// URL; else DATA_DIR/history.duckdb."
+    )
+
+    # Reading the cluster
+    request_timeout_seconds: float = Field(30, ge=1, le=600, description="Time limit of one API request, seconds.")
+    deadline_seconds: float = Field(300, ge=1, le=86_400, description="Time limit of a whole scan, seconds.")
+    workers: int = Field(10, ge=1, le=256, description="Pods asked at the same time.")
+    collect_runtime: bool = Field(True, description="Read the metrics of inference engines.")
+    allow_exec: bool = Field(True, description="Run nvidia-smi and the like inside pods.")
+
+    # History
+    bucket_seconds: int = Field(300, ge=60, le=3600, description="Width of one history row, seconds.")
+    history_start: Annotated[AwareDatetime, AfterValidator(_utc)] = Field(
+        datetime(2025, 1, 1, tzinfo=UTC), description="First day that can be filled (UTC midnight)."
+    )
+    max_sample_age_seconds: float = Field(
+        3 * 3600, ge=60, description="Age of the newest sample above which history counts as stale, seconds."
+    )
+
+    # Forecast
+    train_days: int = Field(28, ge=2, le=365, description="Days of demand that models are trained on.")
+    horizon_hours: float = Field(5, ge=0.5, le=48, description="How far the backtested paths reach, hours.")
+    workload_timezone: str = Field("UTC", description="IANA zone in which a workload's day begins.")
+
+    # Scaling
+    lead_time_seconds: float = Field(
+        600, ge=10, le=7200, description="From decision to a ready replica: schedule, node, pull, load; seconds."
+    )
+    refresh_seconds: float = Field(30, ge=5, le=3600, description="How often the predictor reads live demand, seconds.")
+    target_utilization_mid: float = Field(0.80, gt=0.1, le=1, description="Utilization that typical demand may reach, share.")
+    target_utilization_cap: float = Field(0.90, gt=0.1, le=1, description="Utilization that unlikely demand may reach, share.")
+    quantile: float = Field(0.90, gt=0.5, lt=1, description="Which demand counts as unlikely: quantile of the maximum.")
+    min_replicas: int = Field(1, ge=0, le=10_000, description="Fewest replicas of a workload; 0 only where meant.")
+    max_replicas: int | None = Field(None, ge=1, le=10_000, description="Most replicas; else from schedulable GPUs.")
+    predictor_url: str = Field(
+        "http://capacity-predictor.piqc.svc.cluster.local:8080", description="Where KEDA reaches the predictor."
+    )
+    keda_prometheus_url: str | None = Field(
+        None, description="Where KEDA reaches Prometheus; else PROMETHEUS_URL."
+    )
+    scaling_mode: str = Field(
+        "enforce", pattern="^(observe|shadow|scale-out-only|enforce)$", description="What the manifests may do."
+    )
+
+    # Clock
+    now: Annotated[AwareDatetime, AfterValidator(_utc)] | None = Field(
+        None, description="The instant taken as now (ISO 8601 with zone); else the clock."
+    )
+
+    def clock(self) -> datetime:
+        """The instant taken as now, aware UTC."""
+        return self.now or datetime.now(UTC)
+
+    def namespace_list(self) -> tuple[str, ...]:
+        """Namespaces to scan; empty means all."""
+        return tuple(part.strip() for part in (self.namespaces or "").split(",") if part.strip())
+
+    def store_location(self) -> str:
+        """Where the history lies: the setting, or `history.duckdb` in the data folder."""
+        return self.history_store or str(self.data_dir / "history.duckdb")
+
+    def require_cluster(self) -> str:
+        """The cluster to read.
+
+        Raises:
+            NotConfigured: None was named.
+        """
+        if self.cluster:
+            return self.cluster
+        raise NotConfigured(
+            "no cluster is configured: set PIQC_CLUSTER to kubeconfig (with KUBECONFIG or PIQC_KUBECONFIG), incluster, "
+            "or the path of a recorded dump; `piqc demo` shows everything on a recorded cluster"
+        )
+
+    def require_history_source(self) -> str:
+        """`prometheus`, `file` or `demo`: what the history is filled from.
+
+        Raises:
+            NotConfigured: None was named.
+        """
+        if self.history_file:
+            return "file"
+        if self.prometheus_url:
+            return "prometheus"
+        if self.cluster == "demo":
+            return "demo"
+        raise NotConfigured(
+            "no history is configured: set PIQC_PROMETHEUS_URL to your Prometheus, or PIQC_HISTORY_FILE to a Parquet or "
+            "CSV file of load; `piqc demo` shows everything on a recorded load"
+        )
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The effective settings: overrides first, then `PIQC_*`, then defaults.
+
+    Raises:
+        UsageError: A value is out of its range or of the wrong kind; the message names the variable.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{ENV_PREFIX}{'.'.join(str(part) for part in entry['loc']).upper()}: {entry['msg'].lower()}"
+            + (f" (got {entry['input']!r})" if not _is_secret(str(entry["loc"][0])) else "")
+            for entry in error.errors()
+        )
+        raise UsageError(f"cannot read the settings: {problems}; `piqc settings` lists each with its range") from error
+
+
+def _is_secret(name: str) -> bool:
+    return "password" in name.lower() or "headers" in name.lower()
+
+
+def describe(settings: Settings, environ: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+    """One row a setting: `name`, `value` (secrets hidden), `origin`, `help`, `range`.
+
+    Args:
+        settings: The effective settings.
+        environ: Where variables come from; the process' own if None.
+    """
+    environ = os.environ if environ is None else environ
+    present = {name.upper() for name, value in environ.items() if value}
+    rows = []
+    for name, info in Settings.model_fields.items():
+        variable = f"{ENV_PREFIX}{name.upper()}"
+        limits = ", ".join(str(limit) for limit in info.metadata if not isinstance(limit, AfterValidator))
+        value = getattr(settings, name)
+        if _is_secret(name):
+            shown = "set, hidden" if value else ""
+        else:
+            shown = "" if value is None else str(value)
+        origin = "environment" if variable in present else "option" if name in settings.model_fields_set else "default"
+        rows.append({"name": variable, "value": shown, "origin": origin, "help": info.description or "", "range": limits})
+    return rows
