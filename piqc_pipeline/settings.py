@@ -1,4 +1,4 @@
-"""What did the user configure, and where did each value come from? (`PIQC_*`, with unit, range, default, help)
+"""What did the user configure, and where did each value come from? Each `PIQC_*` has a unit, range and default.
 
 Nothing is read at import; a shell calls `load_settings()` once and passes values on.
 """
@@ -43,15 +43,14 @@ class Settings(BaseSettings):
         default_factory=dict, description="JSON object of extra headers, for instance X-Scope-OrgID."
     )
     prometheus_timeout_seconds: float = Field(30, ge=1, le=600, description="Time limit of one query, seconds.")
-    history_file: Path | None = Field(
-        None, description="Parquet or CSV file of load history, in place of Prometheus."
-    )
+    history_file: Path | None = Field(None, description="Parquet or CSV file of load history, in place of Prometheus.")
     prices_file: Path | None = Field(None, description="TOML file with your own prices by product, label or pool.")
 
     # Places
     data_dir: Path = Field(Path("piqc-data"), description="Folder for facts, history, artifacts and manifests.")
     history_store: str | None = Field(
-        None, description="History store: a .duckdb file, a folder, or s3:// gs:// az:// URL; else DATA_DIR/history.duckdb."
+        None,
+        description="History store: a .duckdb file, a folder, or s3:// gs:// az:// URL; else DATA_DIR/history.duckdb.",
     )
 
     # Reading the cluster
@@ -80,17 +79,19 @@ class Settings(BaseSettings):
         600, ge=10, le=7200, description="From decision to a ready replica: schedule, node, pull, load; seconds."
     )
     refresh_seconds: float = Field(30, ge=5, le=3600, description="How often the predictor reads live demand, seconds.")
-    target_utilization_mid: float = Field(0.80, gt=0.1, le=1, description="Utilization that typical demand may reach, share.")
-    target_utilization_cap: float = Field(0.90, gt=0.1, le=1, description="Utilization that unlikely demand may reach, share.")
+    target_utilization_mid: float = Field(
+        0.80, gt=0.1, le=1, description="Utilization that typical demand may reach, share."
+    )
+    target_utilization_cap: float = Field(
+        0.90, gt=0.1, le=1, description="Utilization that unlikely demand may reach, share."
+    )
     quantile: float = Field(0.90, gt=0.5, lt=1, description="Which demand counts as unlikely: quantile of the maximum.")
     min_replicas: int = Field(1, ge=0, le=10_000, description="Fewest replicas of a workload; 0 only where meant.")
     max_replicas: int | None = Field(None, ge=1, le=10_000, description="Most replicas; else from schedulable GPUs.")
     predictor_url: str = Field(
         "http://capacity-predictor.piqc.svc.cluster.local:8080", description="Where KEDA reaches the predictor."
     )
-    keda_prometheus_url: str | None = Field(
-        None, description="Where KEDA reaches Prometheus; else PROMETHEUS_URL."
-    )
+    keda_prometheus_url: str | None = Field(None, description="Where KEDA reaches Prometheus; else PROMETHEUS_URL.")
     scaling_mode: str = Field(
         "enforce", pattern="^(observe|shadow|scale-out-only|enforce)$", description="What the manifests may do."
     )
@@ -138,7 +139,7 @@ class Settings(BaseSettings):
         if self.cluster == "demo":
             return "demo"
         raise NotConfigured(
-            "no history is configured: set PIQC_PROMETHEUS_URL to your Prometheus, or PIQC_HISTORY_FILE to a Parquet or "
+            "no history is configured: set PIQC_PROMETHEUS_URL to a Prometheus, or PIQC_HISTORY_FILE to a Parquet or "
             "CSV file of load; `piqc demo` shows everything on a recorded load"
         )
 
@@ -176,12 +177,29 @@ def describe(settings: Settings, environ: Mapping[str, str] | None = None) -> li
     rows = []
     for name, info in Settings.model_fields.items():
         variable = f"{ENV_PREFIX}{name.upper()}"
-        limits = ", ".join(str(limit) for limit in info.metadata if not isinstance(limit, AfterValidator))
         value = getattr(settings, name)
-        if _is_secret(name):
-            shown = "set, hidden" if value else ""
-        else:
-            shown = "" if value is None else str(value)
+        hidden = "set, hidden" if value else ""
+        shown = hidden if _is_secret(name) else "" if value is None else str(value)
         origin = "environment" if variable in present else "option" if name in settings.model_fields_set else "default"
-        rows.append({"name": variable, "value": shown, "origin": origin, "help": info.description or "", "range": limits})
+        rows.append(
+            {
+                "name": variable,
+                "value": shown,
+                "origin": origin,
+                "help": info.description or "",
+                "range": _range(info.metadata),
+            }
+        )
     return rows
+
+
+def _range(limits: list[Any]) -> str:
+    """Limits of a field as a reader writes them: `>= 1, <= 600`."""
+    signs = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"), ("pattern", "one of"))
+    parts = []
+    for limit in limits:
+        for attribute, sign in signs:
+            bound = getattr(limit, attribute, None)
+            if bound is not None:
+                parts.append(f"{sign} {str(bound).strip('^$()').replace('|', ', ')}")
+    return ", ".join(parts)

@@ -91,3 +91,7 @@ def _show(error: Exception, prefix: str = "") -> None:
     if "--debug" in sys.argv:
         traceback.print_exc()
     click.echo(f"piqc: {prefix}{error}", err=True)
+
+
+if __name__ == "__main__":
+    main()
