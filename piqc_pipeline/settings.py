@@ -15,6 +15,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from piqc_pipeline.errors import NotConfigured, UsageError
 
 ENV_PREFIX = "PIQC_"
+DEMO_NOW = datetime(2025, 1, 20, tzinfo=UTC)
+"""The end of the shipped load; on the demo cluster "now" stands here, so that nothing is stale."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -98,12 +100,12 @@ class Settings(BaseSettings):
 
     # Clock
     now: Annotated[AwareDatetime, AfterValidator(_utc)] | None = Field(
-        None, description="The instant taken as now (ISO 8601 with zone); else the clock."
+        None, description="The instant taken as now (ISO 8601 with zone); else the clock, or the demo's end of data."
     )
 
     def clock(self) -> datetime:
-        """The instant taken as now, aware UTC."""
-        return self.now or datetime.now(UTC)
+        """The instant taken as now, aware UTC; on the demo cluster the end of its data."""
+        return self.now or (DEMO_NOW if self.cluster == "demo" else datetime.now(UTC))
 
     def namespace_list(self) -> tuple[str, ...]:
         """Namespaces to scan; empty means all."""
