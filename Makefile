@@ -22,12 +22,12 @@ lint: .venv/installed
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.lock
 	$(BIN)/pip install --quiet --require-hashes -r .venv/uv.lock
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 
 # Versions and hashes only: the files that name a package index stay untracked.
 lock: .venv/installed
-	UV_PYTHON_DOWNLOADS=never $(BIN)/uv lock --upgrade
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv lock$(if $(UPGRADE), --upgrade)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv export --quiet --locked --no-emit-project --all-groups --no-header --no-annotate -o requirements.lock
 
 clean:
