@@ -34,13 +34,17 @@ class AcceleratorPool:
     Attributes:
         resource: Resource key, for instance `nvidia.com/gpu` or `nvidia.com/mig-1g.10gb`.
         vendor: `nvidia`, `amd`, `intel`, `google`, `aws`.
-        product: Name as the node's labels print it, or None where no label names it.
+        product: Name of the physical device as the node's labels print it, without the suffixes `-SHARED` and
+            `-MIG-1g.10gb` (see `sharing` and `profile`), or of its cloud instance type; None where nothing names it.
         memory_gib: Memory of one unit, where a label states it.
         capacity_units: Units installed, broken ones included; None where the quantity cannot be read.
         allocatable_units: Units that pods may request.
         units_per_device: Units that share one physical device: 1 for whole GPUs, 8 for a T4 time-sliced 8 ways,
-            7 for 1g MIG slices.
+            7 for 1g MIG slices, 3.5 for 2g; None where units share a device and nothing says how many.
         sharing: How the units share a device.
+        profile: MIG or partition profile of one unit, for instance `1g.10gb`.
+        product_source: What named the product: `label` or `instance-type`.
+        note: Why units cannot be used, where that is known: `no MIG instance is made of it`, `no device plugin`.
     """
 
     resource: str
@@ -49,8 +53,11 @@ class AcceleratorPool:
     memory_gib: float | None
     capacity_units: int | None
     allocatable_units: int | None
-    units_per_device: float = 1.0
+    units_per_device: float | None = 1.0
     sharing: Sharing = "none"
+    profile: str | None = None
+    product_source: Literal["label", "instance-type"] | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,12 @@ class AcceleratorReading:
     tensor_active_pct: float | None = None
     dram_active_pct: float | None = None
     sm_active_pct: float | None = None
+    memory_bandwidth_pct: float | None = None
+    """Share of time in which the device's memory was read or written (`utilization.memory`)."""
+    power_limit_watts: float | None = None
+    instance: str | None = None
+    """MIG instance id or partition id on the device; None for a whole device."""
+    profile: str | None = None
     signal: str = "utilization.gpu"
     confidence: Confidence = "medium"
 
@@ -96,6 +109,8 @@ class Latency:
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
+    window_seconds: float | None = None
+    """Between which two reads the observations fell; None: since the engine started."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,10 @@ class Pod:
     """For a pod that is not bound: `Unschedulable`, `SchedulingGated`, ...; the scheduler's message follows a colon."""
     readings: tuple[AcceleratorReading, ...] = ()
     runtime: EngineRuntime | None = None
+    visible_devices: str | None = None
+    """`NVIDIA_VISIBLE_DEVICES` where it opens devices that the pod did not request (`all`, or indices)."""
+    group: str | None = None
+    """Group of a multi-node workload (LeaderWorkerSet group index, Ray cluster) that this pod is part of."""
     unknown: tuple[Unknown, ...] = ()
 
 
@@ -259,6 +278,8 @@ class Workload:
     topology: Topology | None = None
     pod_spec: dict[str, object] = field(default_factory=dict)
     """The first pod's spec as far as is safe to show: no environment values, arguments redacted."""
+    runtime: EngineRuntime | None = None
+    """Summed over the pods: rates and queues add, cache use is a mean, histograms add by `le`; None: nobody asked."""
     unknown: tuple[Unknown, ...] = ()
 
 
@@ -281,8 +302,10 @@ class ClusterSnapshot:
 
     Attributes:
         nodes: None when nodes could not be read: capacity, dark GPUs and prices are unknown then.
-        pods: None when pods could not be read: no GPU may be called dark then.
-        unread_namespaces: Namespaces whose pods could not be read; placement is unknown where it is not empty.
+        pods: None when pods could not be read: no GPU may be called dark then. Every pod of the cluster that matters
+            for placement is here, also those outside of `namespaces_scanned`; `workloads` holds those asked for only.
+        unread_namespaces: Namespaces whose pods could not be read; placement is unknown where it is not empty. `*`
+            stands for those that could not even be listed by name.
         unknown: Everything that could not be read or told, with the reason.
     """
 

@@ -1,0 +1,80 @@
+"""How does a snapshot pass from one process to another? As JSON, written and read without loss.
+
+What a snapshot holds is said in `snapshot.py`; the facts bundle, which other programs read, is `bundle.py`.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from piqc_pipeline.errors import DumpUnreadable, OutputUnwritable
+from piqc_pipeline.facts.snapshot import ClusterSnapshot
+
+SCHEMA_VERSION = "piqc-snapshot.v1"
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    schema_version: str
+    snapshot: ClusterSnapshot
+
+
+def snapshot_to_json(snapshot: ClusterSnapshot) -> bytes:
+    """The snapshot as JSON; times are ISO 8601 in UTC."""
+    return msgspec.json.encode(_Envelope(SCHEMA_VERSION, snapshot))
+
+
+def snapshot_from_json(text: bytes) -> ClusterSnapshot:
+    """The snapshot that `snapshot_to_json` wrote.
+
+    Raises:
+        DumpUnreadable: The text is something else, cut off, or of another schema version.
+    """
+    try:
+        envelope = msgspec.json.decode(text, type=_Envelope)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DumpUnreadable(f"cannot read the snapshot: {error}; scan the cluster again") from error
+    if envelope.schema_version != SCHEMA_VERSION:
+        raise DumpUnreadable(
+            f"cannot read the snapshot: its schema is {envelope.schema_version!r}, "
+            f"this program reads {SCHEMA_VERSION!r}; scan the cluster again"
+        )
+    return envelope.snapshot
+
+
+def write_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
+    """Write the snapshot atomically; an older file stays whole until the new one is.
+
+    Raises:
+        OutputUnwritable: The folder is missing, read-only or full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(snapshot_to_json(snapshot))
+            Path(partial).replace(path)
+        except OSError:
+            Path(partial).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OutputUnwritable(
+            f"cannot write the snapshot to {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
+
+
+def read_snapshot(path: Path) -> ClusterSnapshot:
+    """The snapshot in a file.
+
+    Raises:
+        DumpUnreadable: There is no such file, or it holds something else.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise DumpUnreadable(
+            f"cannot read the snapshot {path}: {error.strerror or error}; scan the cluster first"
+        ) from error
+    return snapshot_from_json(text)
