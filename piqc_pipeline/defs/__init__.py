@@ -1,0 +1,1 @@
+"""The Dagster shell: each asset is a thin step over a pure package; no formula and no format belongs here."""
