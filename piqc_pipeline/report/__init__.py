@@ -1,0 +1,1 @@
+"""How are the answers shown to people and to other programs?"""
