@@ -1,0 +1,371 @@
+"""How does history lie in one DuckDB file? The only module that imports duckdb.
+
+What may replace what is decided in `table`; a folder or object storage is in `lake`. DuckDB lets one process write
+and shuts out all others meanwhile, so every connection here is short: open, one transaction, close.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
+from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA
+from piqc_pipeline.history.table import (
+    FACTS_SCHEMA,
+    FINDINGS_SCHEMA,
+    OBSERVATIONS_SCHEMA,
+    HistoryStore,
+    Replaced,
+    as_schema,
+    check_window,
+    merged,
+)
+
+LOCK_WAIT_SECONDS = 20.0
+"""How long to wait for another process before naming it; a window is written in under a second."""
+
+_SQL_TYPES = {
+    pl.String: "VARCHAR",
+    pl.Int32: "INTEGER",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.Datetime: "TIMESTAMP",
+}
+_IN_PROCESS: dict[str, threading.RLock] = {}
+
+
+def open_store(location: str | Path, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> HistoryStore:
+    """The store at a location: a `.duckdb` file, or a folder or `s3://`, `gs://`, `az://` address of a Parquet lake.
+
+    Args:
+        location: Nothing needs to exist there yet.
+        wait_seconds: How long to wait for another process that holds the file.
+    """
+    text = str(location)
+    if "://" in text or Path(text).is_dir() or not Path(text).suffix:
+        from piqc_pipeline.history.lake import ParquetLake
+
+        return ParquetLake(text)
+    return DuckDbStore(text, wait_seconds=wait_seconds)
+
+
+def _create(schema: Mapping[str, pl.DataType], table: str) -> str:
+    columns = ", ".join(f'"{name}" {_SQL_TYPES[type(kind)]}' for name, kind in schema.items())
+    return f"CREATE TABLE {table} ({columns})"
+
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        _create(HISTORY_SCHEMA, "gpu_utilization"),
+        _create(OBSERVATIONS_SCHEMA, "observations"),
+        _create(FINDINGS_SCHEMA, "findings"),
+        _create(FACTS_SCHEMA, "facts"),
+    ),
+)
+"""Statements that lead from version n to n + 1; an empty file has version 0. Entries are added, never changed."""
+
+
+class DuckDbStore:
+    """History in one DuckDB file (see `HistoryStore`).
+
+    No primary key: with one, 14 days took 4.7 s and 46 bytes a row; delete and insert of a day takes 0.03 s.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        *,
+        wait_seconds: float = LOCK_WAIT_SECONDS,
+        migrations: tuple[tuple[str, ...], ...] = MIGRATIONS,
+    ) -> None:
+        """Nothing is opened or created before the first read or write.
+
+        Args:
+            location: Path of the file.
+            wait_seconds: How long to wait for another process that holds it.
+            migrations: Steps of the schema; other than the default in tests only.
+        """
+        self.location = location
+        self._path = Path(location)
+        self._wait_seconds = wait_seconds
+        self._migrations = migrations
+        self._lock = _IN_PROCESS.setdefault(str(self._path.absolute()), threading.RLock())
+
+    def replace(self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False) -> Replaced:
+        """Replace the rows of `[start, end)` in one transaction (see `table.merged` for what stays).
+
+        Raises:
+            StoreLocked: Another process holds the file.
+            OutputUnwritable: Read-only folder or full disk; what was stored is untouched.
+        """
+        frame = check_window(start, end, frame)
+        window = [_naive(start), _naive(end)]
+        with self._transaction() as connection:
+            stored = _fetch(
+                connection, "SELECT * FROM gpu_utilization WHERE ts >= ? AND ts < ?", window, HISTORY_SCHEMA
+            )
+            rows, outcome = merged(stored, frame, force=force)
+            connection.execute("DELETE FROM gpu_utilization WHERE ts >= ? AND ts < ?", window)
+            _insert(connection, "gpu_utilization", rows)
+        return outcome
+
+    def read(
+        self, start: datetime | None = None, end: datetime | None = None, workloads: list[str] | None = None
+    ) -> pl.DataFrame:
+        """Rows in `[start, end)`, sorted by cluster, workload and time; no rows where nothing was stored yet."""
+        clause, values = _where(start, end, workloads)
+        statement = f"SELECT * FROM gpu_utilization{clause} ORDER BY cluster, workload, ts"
+        return self._read(statement, values, HISTORY_SCHEMA)
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """The answer to a SELECT over the store's tables; their times are UTC without a zone."""
+        if not self._path.exists():
+            raise HistoryError(f"there is no history at {self.location}: fill it with `piqc history import` or Dagster")
+        with self._lock, self._connected(read_only=True) as connection:
+            try:
+                return pl.DataFrame(connection.sql(sql))
+            except duckdb.Error as error:
+                raise HistoryError(f"cannot answer the query on {self.location}: {_one_line(error)}") from error
+
+    def days(self) -> list[datetime]:
+        """UTC midnights of the days that have rows."""
+        statement = "SELECT DISTINCT date_trunc('day', ts)::TIMESTAMP AS ts FROM gpu_utilization ORDER BY 1"
+        return self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
+
+    def newest(self) -> datetime | None:
+        """End of the newest bucket; None for an empty table."""
+        statement = "SELECT max(ts + to_seconds(step_seconds)) AS ts FROM gpu_utilization"
+        rows = self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
+        newest: datetime | None = rows[0] if rows else None
+        return newest
+
+    def append_observations(self, frame: pl.DataFrame) -> int:
+        """Add what snapshots saw; an observation of the same workload and instant is left alone."""
+        return self._append("observations", as_schema(frame, OBSERVATIONS_SCHEMA), ["cluster", "workload", "ts"])
+
+    def append_findings(self, frame: pl.DataFrame) -> int:
+        """Add the findings of a scan; a scan already there is left alone."""
+        return self._append("findings", as_schema(frame, FINDINGS_SCHEMA), ["cluster", "taken_at"])
+
+    def append_facts(self, frame: pl.DataFrame) -> int:
+        """Add the facts of a scan; a scan already there is left alone."""
+        return self._append("facts", as_schema(frame, FACTS_SCHEMA), ["cluster", "taken_at"])
+
+    def observations(self, start: datetime | None = None, end: datetime | None = None) -> pl.DataFrame:
+        """What snapshots saw in `[start, end)`."""
+        clause, values = _where(start, end, None)
+        return self._read(
+            f"SELECT * FROM observations{clause} ORDER BY cluster, workload, ts", values, OBSERVATIONS_SCHEMA
+        )
+
+    def findings(self) -> pl.DataFrame:
+        """All stored findings, oldest first."""
+        return self._read("SELECT * FROM findings ORDER BY taken_at, cluster, kind, subject", [], FINDINGS_SCHEMA)
+
+    def facts(self) -> pl.DataFrame:
+        """All stored facts, oldest first."""
+        return self._read("SELECT * FROM facts ORDER BY taken_at, cluster", [], FACTS_SCHEMA)
+
+    def prune(self, before: datetime) -> int:
+        """Delete rows, observations and scans older than the instant; the freed blocks are used again."""
+        if not self._path.exists():
+            return 0
+        deleted = 0
+        with self._transaction() as connection:
+            for table, column in (
+                ("gpu_utilization", "ts"),
+                ("observations", "ts"),
+                ("findings", "taken_at"),
+                ("facts", "taken_at"),
+            ):
+                rows = connection.execute(f"DELETE FROM {table} WHERE {column} < ?", [_naive(before)]).fetchall()
+                deleted += int(rows[0][0])
+        with self._lock, self._connected(read_only=False) as connection:
+            connection.execute("CHECKPOINT")
+        return deleted
+
+    def _read(self, statement: str, values: list[Any], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        if not self._path.exists():
+            return pl.DataFrame(schema=schema)
+        with self._lock, self._connected(read_only=True) as connection:
+            return _fetch(connection, statement, values, schema)
+
+    def _append(self, table: str, frame: pl.DataFrame, key: list[str]) -> int:
+        if frame.is_empty():
+            return 0
+        match = " AND ".join(f"known.{column} = incoming.{column}" for column in key)
+        with self._transaction() as connection:
+            connection.register("incoming", _ArrowStream(_without_zone(frame)))
+            rows = connection.execute(
+                f"INSERT INTO {table} SELECT * FROM incoming "
+                f"WHERE NOT EXISTS (SELECT 1 FROM {table} known WHERE {match})"
+            ).fetchall()
+            connection.unregister("incoming")
+        return int(rows[0][0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock, self._connected(read_only=False) as connection:
+            connection.execute("BEGIN TRANSACTION")
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _connected(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One short connection; a failure inside is told as a user's sentence, and closing rolls back."""
+        try:
+            connection = self._open(read_only=read_only)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, OSError) as error:
+            raise self._explained(error) from error
+
+    def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        if not read_only:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = self._waiting(lambda: duckdb.connect(self.location, read_only=read_only))
+        version = _schema_version(connection)
+        if version > len(self._migrations):
+            connection.close()
+            raise StoreTooNew(
+                f"{self.location} was written by a newer program "
+                f"(schema {version}, this one knows {len(self._migrations)}): "
+                "update piqc, or name another file with PIQC_HISTORY_STORE"
+            )
+        if version == len(self._migrations):
+            return connection
+        connection.close()
+        self._migrate(version)
+        return self._waiting(lambda: duckdb.connect(self.location, read_only=read_only))
+
+    def _migrate(self, version: int) -> None:
+        connection = self._waiting(lambda: duckdb.connect(self.location))
+        try:
+            version = _schema_version(connection)
+            connection.execute("BEGIN TRANSACTION")
+            connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
+            for steps in self._migrations[version:]:
+                for statement in steps:
+                    connection.execute(statement)
+            connection.execute("DELETE FROM piqc_schema")
+            connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def _waiting(self, connect: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+        deadline = time.monotonic() + self._wait_seconds
+        pause = 0.02
+        while True:
+            try:
+                return connect()
+            except duckdb.IOException as error:
+                if "lock" not in str(error).lower() or time.monotonic() >= deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    def _explained(self, error: Exception) -> Exception:
+        text = _one_line(error)
+        holder = re.search(r"lock is held in (.+?) \(PID (\d+)\)", text)
+        if holder or "set lock on file" in text:
+            who = f"process {holder[2]} ({holder[1]})" if holder else "another process"
+            return StoreLocked(
+                f"cannot open {self.location}: {who} holds it; "
+                "close that program, or wait until its run ends and try again"
+            )
+        if "not a valid DuckDB database" in text:
+            return HistoryError(f"{self.location} is no DuckDB file: name another file with PIQC_HISTORY_STORE")
+        if re.search(r"serializ|storage version|newer version", text, re.IGNORECASE):
+            return StoreTooNew(f"{self.location} was written by a newer DuckDB: update piqc ({text})")
+        if "corrupt" in text.lower() or "checksum" in text.lower():
+            return HistoryError(f"{self.location} is damaged ({text}): restore a copy, or fill a new file again")
+        return OutputUnwritable(
+            f"cannot write {self.location}: {text}; "
+            "free space or make its folder writable, what was stored is untouched"
+        )
+
+
+class _ArrowStream:
+    """A frame as DuckDB reads it without pyarrow: by the Arrow C stream interface alone."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def query_frames(sql: str, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The answer of an in-memory DuckDB to a SELECT over frames, by name.
+
+    Raises:
+        HistoryError: The statement is wrong.
+    """
+    with duckdb.connect() as connection:
+        for name, frame in frames.items():
+            connection.register(name, _ArrowStream(_without_zone(frame)))
+        try:
+            return pl.DataFrame(connection.sql(sql))
+        except duckdb.Error as error:
+            raise HistoryError(f"cannot answer the query: {_one_line(error)}") from error
+
+
+def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
+    known = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'piqc_schema'").fetchall()
+    if not known[0][0]:
+        return 0
+    rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
+    return int(rows[0][0])
+
+
+def _fetch(
+    connection: duckdb.DuckDBPyConnection, statement: str, values: list[Any], schema: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
+    frame = pl.DataFrame(connection.sql(statement, params=values))
+    zoned = [pl.col(name).dt.replace_time_zone("UTC") for name, kind in frame.schema.items() if kind == pl.Datetime]
+    return as_schema(frame.with_columns(zoned), dict(schema))
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    connection.register("incoming", _ArrowStream(_without_zone(rows)))
+    connection.execute(f"INSERT INTO {table} ({', '.join(HISTORY_COLUMNS)}) SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def _without_zone(frame: pl.DataFrame) -> pl.DataFrame:
+    zoned = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime) and kind.time_zone]
+    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.replace_time_zone(None) for name in zoned)
+
+
+def _where(start: datetime | None, end: datetime | None, workloads: list[str] | None) -> tuple[str, list[Any]]:
+    clauses: list[str] = []
+    values: list[Any] = []
+    if start is not None:
+        clauses.append("ts >= ?")
+        values.append(_naive(start))
+    if end is not None:
+        clauses.append("ts < ?")
+        values.append(_naive(end))
+    if workloads is not None:
+        clauses.append("workload IN (SELECT unnest(?::VARCHAR[]))")
+        values.append(workloads)
+    return (" WHERE " + " AND ".join(clauses) if clauses else ""), values
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,215 @@
+"""What may replace what in `gpu_utilization`? The interface of both stores and the rule they share.
+
+A window is replaced as a whole, yet an emptier answer never replaces fuller rows: Prometheus forgets, the table must
+not. How bytes reach a disk belongs to `store` and `lake`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import polars as pl
+
+from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA, TIMESTAMP, conform
+
+KEY = ["cluster", "workload", "ts"]
+
+FACTS_SCHEMA: dict[str, pl.DataType] = {
+    "cluster": pl.String(),
+    "taken_at": TIMESTAMP,
+    "accelerators": pl.Float64(),
+    "installed_usd_per_day": pl.Float64(),
+    "wasted_usd_per_day": pl.Float64(),
+    "facts_json": pl.String(),
+}
+"""One row a scan: when, how many accelerators, what they cost and waste a day (null = unknown), the bundle as JSON."""
+
+FINDINGS_SCHEMA: dict[str, pl.DataType] = {
+    "cluster": pl.String(),
+    "taken_at": TIMESTAMP,
+    "kind": pl.String(),
+    "subject": pl.String(),
+    "gpus": pl.Float64(),
+    "usd_per_day": pl.Float64(),
+    "confidence": pl.String(),
+    "detail": pl.String(),
+}
+"""One row a finding of a scan: kind of waste, workload id or node, accelerators, dollars a day (null = unknown)."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What replacing a window did.
+
+    Attributes:
+        rows_written: Rows that came from the new answer.
+        rows_kept: Stored rows that stayed because the new answer was emptier there.
+        warnings: Sentences about what was kept and why.
+    """
+
+    rows_written: int
+    rows_kept: int
+    warnings: tuple[str, ...] = ()
+
+
+class HistoryStore(Protocol):
+    """One interface over the DuckDB file and the Parquet lake."""
+
+    location: str
+
+    def replace(self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False) -> Replaced:
+        """Replace the rows of `[start, end)`; running it twice changes nothing."""
+        ...
+
+    def read(
+        self, start: datetime | None = None, end: datetime | None = None, workloads: "list[str] | None" = None
+    ) -> pl.DataFrame:
+        """Rows of `HISTORY_SCHEMA` in `[start, end)`, sorted by cluster, workload and time."""
+        ...
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """The answer to a SELECT over `gpu_utilization`, `observations`, `findings` and `facts`."""
+        ...
+
+    def days(self) -> list[datetime]:
+        """UTC midnights of the days that have rows."""
+        ...
+
+    def newest(self) -> datetime | None:
+        """End of the newest bucket; None for an empty table."""
+        ...
+
+    def append_observations(self, frame: pl.DataFrame) -> int:
+        """Add what snapshots saw; observations already there are left alone. Returns how many were new."""
+        ...
+
+    def append_findings(self, frame: pl.DataFrame) -> int:
+        """Add the findings of a scan (`FINDINGS_SCHEMA`); a scan already there is left alone."""
+        ...
+
+    def append_facts(self, frame: pl.DataFrame) -> int:
+        """Add the facts of a scan (`FACTS_SCHEMA`); a scan already there is left alone."""
+        ...
+
+    def observations(self, start: datetime | None = None, end: datetime | None = None) -> pl.DataFrame:
+        """What snapshots saw in `[start, end)`, as rows of `HISTORY_SCHEMA` whose `ts` is the instant."""
+        ...
+
+    def findings(self) -> pl.DataFrame:
+        """All stored findings, oldest first."""
+        ...
+
+    def facts(self) -> pl.DataFrame:
+        """All stored facts, oldest first."""
+        ...
+
+    def prune(self, before: datetime) -> int:
+        """Delete rows older than the instant and give the space back; returns how many."""
+        ...
+
+
+def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame in the table's form, or an error where it does not fit the window.
+
+    Raises:
+        ValueError: The window is empty, a row lies outside it, or a bucket of a workload occurs twice.
+    """
+    if start >= end:
+        raise ValueError(f"the window {start.isoformat()} to {end.isoformat()} is empty")
+    frame = conform(frame).sort(KEY)
+    if frame.is_empty():
+        return frame
+    outside = frame.filter((pl.col("ts") < start) | (pl.col("ts") >= end))
+    if not outside.is_empty():
+        row = outside.row(0, named=True)
+        raise ValueError(f"a row of {row['ts'].isoformat()} lies outside {start.isoformat()} to {end.isoformat()}")
+    doubled = frame.filter(pl.struct(KEY).is_duplicated())
+    if not doubled.is_empty():
+        row = doubled.row(0, named=True)
+        raise ValueError(f"workload {row['workload']} has two rows for the bucket {row['ts'].isoformat()}")
+    return frame
+
+
+def merged(stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False) -> tuple[pl.DataFrame, Replaced]:
+    """The rows that a window holds after an answer came in.
+
+    A bucket goes to the answer unless what is stored is fuller: more devices times a larger share of the expected
+    samples, or a figure where the answer has none. A stored bucket that the answer lacks stays. Where the two have
+    different bucket widths in one day of a workload, the fuller of the two takes the whole day, because rows of both
+    would count the same minutes twice.
+
+    Args:
+        stored: Rows of the window as they lie in the store.
+        incoming: Rows of the window as the source answers now.
+        force: Take the answer as it is, emptier or not.
+    """
+    if force or stored.is_empty():
+        return incoming, Replaced(incoming.height, 0)
+    stored, incoming, kept_days = _one_width_a_day(stored, incoming)
+    both = pl.concat(
+        [
+            incoming.with_columns(_fullness(), pl.lit(1, pl.Int8).alias("_new")),
+            stored.with_columns(_fullness(), pl.lit(0, pl.Int8).alias("_new")),
+        ]
+    )
+    winners = both.sort([*KEY, "_full", "_new"]).unique(KEY, keep="last", maintain_order=True)
+    written = int(winners["_new"].sum())
+    kept = winners.height - written
+    warnings = []
+    if kept_days:
+        warnings.append(
+            f"{kept_days} workload-days keep their stored rows: the answer has another bucket width and is emptier"
+        )
+    fuller = winners.filter(pl.col("_new") == 0).join(incoming, on=KEY, how="semi").height
+    if fuller:
+        warnings.append(f"{fuller} stored rows are fuller than the answer and stay; --force takes the answer")
+    if kept > fuller:
+        warnings.append(f"{kept - fuller} stored rows are missing from the answer and stay; --force takes the answer")
+    return winners.select(HISTORY_COLUMNS), Replaced(written, kept, tuple(warnings))
+
+
+def _fullness() -> pl.Expr:
+    """How much a row knows: devices seen times share of samples seen; below 0 where it has no figure at all."""
+    share = (pl.col("samples_seen") / pl.col("samples_expected")).clip(0, 1).fill_null(1.0).fill_nan(1.0)
+    devices = pl.col("devices_seen").cast(pl.Float64).fill_null(1.0)
+    measured = pl.any_horizontal(pl.col("utilization", "demand_replicas").is_not_null())
+    return pl.when(measured).then((share * devices).round(4)).otherwise(-1.0).alias("_full")
+
+
+def _one_width_a_day(stored: pl.DataFrame, incoming: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    group = ["cluster", "workload", "day"]
+    day = pl.col("ts").dt.truncate("1d").alias("day")
+    weigh = (pl.col("step_seconds") * pl.col("_full").clip(lower_bound=0)).sum()
+    widths = pl.col("step_seconds")
+
+    def summary(frame: pl.DataFrame) -> pl.DataFrame:
+        return (
+            frame.with_columns(day, _fullness())
+            .group_by(group)
+            .agg(weigh.alias("weight"), widths.min().alias("narrow"), widths.max().alias("wide"))
+        )
+
+    pairs = (
+        summary(stored)
+        .join(summary(incoming), on=group, suffix="_new")
+        .filter((pl.col("narrow") != pl.col("wide_new")) | (pl.col("wide") != pl.col("narrow_new")))
+    )
+    if pairs.is_empty():
+        return stored, incoming, 0
+    keep = pairs.filter(pl.col("weight") > pl.col("weight_new"))
+    take = pairs.filter(pl.col("weight") <= pl.col("weight_new"))
+    stored = stored.with_columns(day).join(take, on=group, how="anti").select(HISTORY_COLUMNS)
+    incoming = incoming.with_columns(day).join(keep, on=group, how="anti").select(HISTORY_COLUMNS)
+    return stored, incoming, keep.height
+
+
+def as_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """The frame in the order and types of a schema; absent columns are null."""
+    return frame.select(
+        (pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind)).alias(name)
+        for name, kind in schema.items()
+    )
+
+
+OBSERVATIONS_SCHEMA = HISTORY_SCHEMA
+"""Observations have the table's columns; their `ts` is the instant of the snapshot."""

@@ -1,0 +1,222 @@
+import os
+import subprocess
+import sys
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
+from piqc_pipeline.history.store import MIGRATIONS, DuckDbStore, open_store
+from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
+
+
+@pytest.fixture(params=["history.duckdb", "lake"], ids=["duckdb", "lake"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / request.param)
+
+
+def test_rows_come_back_as_they_were_written(location: str) -> None:
+    written = rows([0.1, 0.5, None], demand_replicas=2.0, censored=False, devices_seen=8)
+    open_store(location).replace(DAY, NEXT_DAY, written)
+    assert open_store(location).read().equals(written)
+
+
+def test_running_twice_changes_nothing(location: str) -> None:
+    store = open_store(location)
+    for _ in range(2):
+        outcome = store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+        assert (outcome.rows_written, outcome.rows_kept, outcome.warnings) == (2, 0, ())
+    assert store.read().equals(rows([0.1, 0.2]))
+
+
+def test_other_days_and_workloads_stay(location: str) -> None:
+    store = open_store(location)
+    other = rows([0.9], workload="prod/inference/Deployment/embed")
+    store.replace(DAY, NEXT_DAY, pl.concat([rows([0.1]), other]))
+    store.replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.3], start=NEXT_DAY))
+    store.replace(DAY, NEXT_DAY, rows([0.2]))
+    assert store.read()["utilization"].to_list() == [0.2, 0.3, 0.9]
+    assert store.days() == [DAY, NEXT_DAY]
+
+
+def test_late_data_closes_the_day(location: str) -> None:
+    store = open_store(location)
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    assert store.read()["utilization"].to_list() == [0.1, 0.2]
+
+
+def test_an_empty_answer_never_deletes_unless_forced(location: str) -> None:
+    store = open_store(location)
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    outcome = store.replace(DAY, NEXT_DAY, rows([]))
+    assert store.read().height == 2
+    if outcome.warnings:
+        assert "stay" in outcome.warnings[0]
+    store.replace(DAY, NEXT_DAY, rows([]), force=True)
+    assert store.read().is_empty()
+
+
+def test_reading_filters_by_range_and_workload(location: str) -> None:
+    store = open_store(location)
+    both = pl.concat([rows([0.1, 0.2, 0.3]), rows([0.4], workload="prod/inference/Deployment/embed")])
+    store.replace(DAY, NEXT_DAY, both)
+    read = store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10), ["prod/inference/Deployment/chat"])
+    assert read["utilization"].to_list() == [0.2]
+    assert store.newest() == DAY + timedelta(minutes=15)
+
+
+def test_a_store_that_does_not_exist_is_empty_and_is_not_created(location: str) -> None:
+    store = open_store(location)
+    assert store.read().is_empty()
+    assert store.days() == []
+    assert store.newest() is None
+    assert not Path(location).exists()
+
+
+def test_sql_sees_the_table(location: str) -> None:
+    store = open_store(location)
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.3]))
+    assert store.query("SELECT avg(utilization) AS mean FROM gpu_utilization")["mean"].to_list() == pytest.approx([0.2])
+
+
+def test_wrong_sql_is_one_sentence(location: str) -> None:
+    store = open_store(location)
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    with pytest.raises(HistoryError, match="cannot answer the query"):
+        store.query("SELECT nonsense FROM gpu_utilization")
+
+
+def test_observations_are_appended_once(location: str) -> None:
+    store = open_store(location)
+    assert store.append_observations(rows([0.1, 0.2])) == 2
+    assert store.append_observations(rows([0.9, 0.2, 0.3])) == 1
+    assert store.observations()["utilization"].to_list() == [0.1, 0.2, 0.3]
+    assert store.observations(DAY + timedelta(minutes=10))["utilization"].to_list() == [0.3]
+
+
+def test_a_scan_is_appended_once(location: str) -> None:
+    store = open_store(location)
+    facts = pl.DataFrame({"cluster": ["prod"], "taken_at": [DAY], "wasted_usd_per_day": [12.5], "facts_json": ["{}"]})
+    finding = pl.DataFrame(
+        {"cluster": ["prod"] * 2, "taken_at": [DAY] * 2, "kind": ["dark", "idle"], "gpus": [4.0, 1.0]}
+    )
+    assert [store.append_facts(facts), store.append_facts(facts)] == [1, 0]
+    assert [store.append_findings(finding), store.append_findings(finding)] == [2, 0]
+    assert store.facts()["wasted_usd_per_day"].to_list() == [12.5]
+    assert store.findings()["kind"].to_list() == ["dark", "idle"]
+
+
+def test_pruning_deletes_what_is_older(location: str) -> None:
+    store = open_store(location)
+    store.replace(DAY, NEXT_DAY + timedelta(days=1), pl.concat([rows([0.1]), rows([0.2], start=NEXT_DAY)]))
+    assert store.prune(NEXT_DAY) == 1
+    assert store.read()["utilization"].to_list() == [0.2]
+
+
+def test_a_row_outside_the_window_is_refused(location: str) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        open_store(location).replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.1]))
+
+
+def test_a_doubled_bucket_is_refused(location: str) -> None:
+    with pytest.raises(ValueError, match="two rows for the bucket"):
+        open_store(location).replace(DAY, NEXT_DAY, pl.concat([rows([0.1]), rows([0.1])]))
+
+
+@pytest.mark.cli
+def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    open_store(path).replace(DAY, NEXT_DAY, rows([0.1]))
+    hold = f"import duckdb, sys; c = duckdb.connect({str(path)!r}); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StoreLocked, match=rf"process {holder.pid} .* holds it"):
+            open_store(path, wait_seconds=0.1).read()
+        holder.communicate("")
+    assert open_store(path).read().height == 1
+
+
+@pytest.mark.cli
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    open_store(path).replace(DAY, NEXT_DAY, rows([0.1]))
+    fill = textwrap.dedent(f"""
+        import resource, signal, random
+        from datetime import timedelta
+        from piqc_pipeline.history.store import open_store
+        from piqc_pipeline.errors import OutputUnwritable
+        from piqc_pipeline_tests.history.rows import DAY, rows
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = {path.stat().st_size} + 65536
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        values = [random.random() for _ in range(200_000)]
+        try:
+            open_store({str(path)!r}).replace(DAY, DAY + timedelta(days=900), rows(values))
+        except OutputUnwritable as error:
+            print("refused:", error)
+        """)
+    done = subprocess.run([sys.executable, "-c", fill], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith("refused: cannot write"), done.stderr
+    assert open_store(path).read().equals(rows([0.1]))
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for name in ("history.duckdb", "lake"):
+        with pytest.raises(OutputUnwritable, match="cannot write"):
+            open_store(f"{tmp_path}/file/{name}").replace(DAY, NEXT_DAY, rows([0.1]))
+
+
+def test_something_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    path.write_text("ts,y\n" * 2000)
+    with pytest.raises(HistoryError, match="no DuckDB file"):
+        open_store(path).replace(DAY, NEXT_DAY, rows([0.1]))
+    assert path.read_text().startswith("ts,y")
+
+
+def test_an_older_file_migrates_without_loss(tmp_path: Path) -> None:
+    path = str(tmp_path / "history.duckdb")
+    DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    newer = (*MIGRATIONS, ("CREATE TABLE extra (a INTEGER)", "ALTER TABLE findings ADD COLUMN note VARCHAR"))
+    assert DuckDbStore(path, migrations=newer).read().equals(rows([0.1, 0.2]))
+    with duckdb.connect(path) as connection:
+        assert connection.execute("SELECT version FROM piqc_schema").fetchall() == [(len(newer),)]
+
+
+def test_a_newer_file_is_refused_by_an_older_program(tmp_path: Path) -> None:
+    path = str(tmp_path / "history.duckdb")
+    DuckDbStore(path, migrations=(*MIGRATIONS, ("CREATE TABLE extra (a INTEGER)",))).replace(DAY, NEXT_DAY, rows([0.1]))
+    with pytest.raises(StoreTooNew, match="newer program"):
+        DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.2]))
+
+
+def test_a_lake_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    open_store(lake).replace(DAY, NEXT_DAY, rows([0.1]))
+    [day] = lake.glob("gpu_utilization/*/*/*.parquet")
+    pl.read_parquet(day).with_columns(tokens=pl.lit(1)).write_parquet(day)
+    with pytest.raises(StoreTooNew, match="newer program"):
+        open_store(lake).read()
+
+
+def test_a_lake_of_an_older_program_is_read_with_unknown_for_the_new_columns(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    open_store(lake).replace(DAY, NEXT_DAY, rows([0.1]))
+    [day] = lake.glob("gpu_utilization/*/*/*.parquet")
+    pl.read_parquet(day).drop("censored").write_parquet(day)
+    assert open_store(lake).read().equals(rows([0.1]))
+
+
+def test_a_lake_keeps_no_temporary_file(tmp_path: Path) -> None:
+    open_store(tmp_path / "lake").replace(DAY, NEXT_DAY, rows([0.1]))
+    names = {name for _, _, files in os.walk(tmp_path / "lake") for name in files}
+    assert names == {"history.parquet", ".lock"}
