@@ -119,6 +119,8 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     frame = conform(frame).sort(KEY)
     if frame.is_empty():
         return frame
+    if frame.select(pl.any_horizontal(pl.col(*KEY, "step_seconds").is_null()).any()).item():
+        raise ValueError("a row has no cluster, workload, time or bucket width")
     outside = frame.filter((pl.col("ts") < start) | (pl.col("ts") >= end))
     if not outside.is_empty():
         row = outside.row(0, named=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from piqc_pipeline.history.samples import conform
+from piqc_pipeline.history.samples import conform, empty_history
 
 DAY = datetime(2025, 1, 6, tzinfo=UTC)
 """A Monday."""
@@ -21,6 +21,8 @@ def rows(
     **columns: Any,
 ) -> pl.DataFrame:
     """One row a value, one bucket after the other; other columns as given."""
+    if not values:
+        return empty_history()
     frame = pl.DataFrame(
         {
             "cluster": workload.split("/")[0],

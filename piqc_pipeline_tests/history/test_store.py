@@ -220,3 +220,8 @@ def test_a_lake_keeps_no_temporary_file(tmp_path: Path) -> None:
     open_store(tmp_path / "lake").replace(DAY, NEXT_DAY, rows([0.1]))
     names = {name for _, _, files in os.walk(tmp_path / "lake") for name in files}
     assert names == {"history.parquet", ".lock"}
+
+
+def test_a_row_without_a_workload_is_refused(location: str) -> None:
+    with pytest.raises(ValueError, match="has no cluster, workload, time"):
+        open_store(location).replace(DAY, NEXT_DAY, rows([0.1]).with_columns(workload=pl.lit(None, pl.String)))
