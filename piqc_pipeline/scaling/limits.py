@@ -7,8 +7,11 @@ import math
 from dataclasses import dataclass, replace
 
 from piqc_pipeline.errors import ScalingError
-from piqc_pipeline.facts.snapshot import ClusterSnapshot, Node, Pod, Workload
+from piqc_pipeline.facts.snapshot import Autoscaler, ClusterSnapshot, Node, Pod, Workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
+
+SCALABLE_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet")
+"""Kinds whose `/scale` subresource takes replicas. KServe's kinds set the replicas of their Deployments themselves."""
 
 DEFAULT_MAX_REPLICAS = 100
 """What KEDA takes where no maximum is written (ScaledObject `maxReplicaCount`)."""
@@ -27,6 +30,9 @@ class ReplicaLimits:
         gpus_per_replica: Accelerator units that one replica requests; None where unknown.
         schedulable_replicas: Replicas for which accelerators exist now; None where the cluster does not say.
         replicas_now: Replicas wanted at the moment, where known.
+        api_version: Of the workload's kind, for instance `apps/v1`.
+        pods_per_replica: Pods that make one replica (a group of a LeaderWorkerSet), at least 1.
+        controller: What sets its replicas already, where something does.
         warnings: What a user should know of these limits, one sentence each.
     """
 
@@ -38,7 +44,25 @@ class ReplicaLimits:
     gpus_per_replica: float | None = None
     schedulable_replicas: int | None = None
     replicas_now: int | None = None
+    api_version: str = "apps/v1"
+    pods_per_replica: int = 1
+    controller: Autoscaler | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the workload (a cluster's name may hold slashes: an EKS ARN does)."""
+        return self.workload.rsplit("/", 3)[1]
+
+    @property
+    def kind(self) -> str:
+        """Kind of the workload."""
+        return self.workload.rsplit("/", 3)[2]
+
+    @property
+    def name(self) -> str:
+        """Name of the workload."""
+        return self.workload.rsplit("/", 3)[3]
 
     def clamp(self, replicas: int) -> int:
         """The count nearest to `replicas` that the limits allow."""
@@ -70,9 +94,10 @@ def limits_from_snapshot(
     Raises:
         ScalingError: The owner has no replicas to scale (a DaemonSet, Job or bare pod), or the quota allows none.
     """
-    if workload.replicas_wanted is None:
+    if workload.kind not in SCALABLE_KINDS or workload.replicas_wanted is None:
         raise ScalingError(
-            f"cannot scale {workload.id}: {workload.kind} has no replicas field; scale its owner, or leave it out"
+            f"cannot scale {workload.id}: a {workload.kind} takes no replicas from an autoscaler; "
+            f"{', '.join(SCALABLE_KINDS)} do"
         )
     warnings: list[str] = []
     bounds: list[tuple[int, str]] = []
@@ -119,6 +144,9 @@ def limits_from_snapshot(
         gpus_per_replica=per_replica,
         schedulable_replicas=schedulable,
         replicas_now=workload.replicas_wanted,
+        api_version=workload.api_version,
+        pods_per_replica=_pods_per_replica(workload),
+        controller=workload.autoscaler,
         warnings=tuple(warnings),
     )
 
@@ -139,26 +167,30 @@ def _schedulable_replicas(snapshot: ClusterSnapshot, workload: Workload) -> int 
     resources = {request.resource for pod in own for request in pod.requests}
     if not resources or snapshot.unread_namespaces:
         return None
-    pods_per_replica = workload.topology.pods_per_group if workload.topology else 1
-    per_pod = _units_per_pod(own, per_replica / max(pods_per_replica, 1))
+    pods_per_replica = _pods_per_replica(workload)
+    per_pod = _units_per_pod(own, per_replica / pods_per_replica)
     selector = _selector(workload)
     slots = sum(
         math.floor(_free_units(node, snapshot.pods, workload.id, resources) / per_pod + 1e-9)
         for node in snapshot.nodes
         if node.ready and not node.cordoned and _admits(node, selector, workload)
     )
-    return slots // max(pods_per_replica, 1)
+    return slots // pods_per_replica
+
+
+def _pods_per_replica(workload: Workload) -> int:
+    return max(1, workload.topology.pods_per_group) if workload.topology else 1
 
 
 def _units_per_pod(own: list[Pod], fallback: float) -> float:
     """Units of the largest pod: a group is limited by its hungriest member."""
-    return max((sum(request.units for request in pod.requests) for pod in own), default=0.0) or fallback
+    return max((sum(request.units or 0.0 for request in pod.requests) for pod in own), default=0.0) or fallback
 
 
 def _free_units(node: Node, pods: tuple[Pod, ...], workload_id: str, resources: set[str]) -> float:
     installed = sum(pool.allocatable_units or 0 for pool in node.pools if pool.resource in resources)
     held = sum(
-        request.units
+        1.0 if request.units is None else request.units
         for pod in pods
         if pod.node == node.name and pod.holds and pod.workload_id != workload_id
         for request in pod.requests

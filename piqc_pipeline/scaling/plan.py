@@ -177,6 +177,7 @@ def plan_workload(
     live: LiveState | None = None,
     usd_per_gpu_hour: float | None = None,
     high_demand: float | None = None,
+    no_forecast_reason: str | None = None,
 ) -> ReplicaPlan:
     """The replica plan of one workload from `now` to `now + horizon`.
 
@@ -190,12 +191,13 @@ def plan_workload(
         live: What is known of the running workload, for the hold on scale-in.
         usd_per_gpu_hour: Price of one accelerator, for shortfalls.
         high_demand: Quantile 0.95 of demand, replicas at 100 %, for the fallback; else the plan's own peak.
+        no_forecast_reason: Why `forecast` is None, where known.
 
     Returns:
         The plan; raising any demand never lowers any of its counts.
     """
     live = live or LiveState()
-    usable, reasons = _usable(forecast, now)
+    usable, reasons = _usable(forecast, now, no_forecast_reason)
     rows = _rows(forecast, policy, now, horizon) if forecast is not None and usable else []
     steps: list[PlanStep] = []
     standing = live.replicas
@@ -228,9 +230,9 @@ def plan_workload(
     )
 
 
-def _usable(forecast: DemandForecast | None, now: datetime) -> tuple[bool, list[str]]:
+def _usable(forecast: DemandForecast | None, now: datetime, why_none: str | None) -> tuple[bool, list[str]]:
     if forecast is None:
-        return False, ["no forecast exists for this workload"]
+        return False, [why_none or "no forecast exists for this workload"]
     if not forecast.accepted:
         return False, list(forecast.reasons) or ["its forecast was not accepted"]
     if now > forecast.valid_until:

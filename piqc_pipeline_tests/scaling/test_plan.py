@@ -1,40 +1,16 @@
 """Items 11 to 17 of the control rule, worked out by hand."""
 
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.plan import LiveState, limit_of_removal, plan_workload, replicas_for
-from piqc_pipeline.scaling.policy import ScalingPolicy
+from piqc_pipeline_tests.scaling.plans import NOW, POLICY, forecast, limits
 
-NOW = datetime(2025, 1, 20, tzinfo=UTC)
-POLICY = ScalingPolicy()
-LIMITS = ReplicaLimits("demo/inference/Deployment/chat-8b", 1, 10, max_reason="8 nodes", gpus_per_replica=2.0)
-
-
-@dataclass(frozen=True)
-class Table:
-    start: datetime
-    step_seconds: int
-    peak_q50: tuple[float, ...]
-    peak_q90: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    table: Table
-    accepted: bool = True
-    reasons: tuple[str, ...] = ()
-    lead_seconds: int = 600
-    valid_until: datetime = NOW + timedelta(hours=36)
-
-
-def forecast(q50: list[float], q90: list[float]) -> Forecast:
-    return Forecast(Table(NOW, 600, tuple(q50), tuple(q90)))
+LIMITS = limits(min_replicas=1, max_replicas=10, max_reason="8 nodes", gpus_per_replica=2.0)
 
 
 @pytest.mark.parametrize(

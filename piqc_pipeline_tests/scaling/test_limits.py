@@ -1,0 +1,158 @@
+"""The smallest of maximum, quota, capacity and headroom decides, by its reason."""
+
+from dataclasses import replace
+
+import pytest
+
+from piqc_pipeline.errors import ScalingError, UsageError
+from piqc_pipeline.facts.snapshot import (
+    AcceleratorPool,
+    ClusterSnapshot,
+    EngineIdentity,
+    ModelIdentity,
+    Node,
+    Pod,
+    PodRequest,
+    Topology,
+    Workload,
+)
+from piqc_pipeline.scaling.limits import limits_from_snapshot
+from piqc_pipeline.scaling.policy import ScalingPolicy
+from piqc_pipeline_tests.scaling.plans import CHAT, NOW, POLICY
+
+GPU = "nvidia.com/gpu"
+
+
+def node(name, gpus, **fields):
+    pool = AcceleratorPool(GPU, "nvidia", "H100", 80.0, gpus, gpus)
+    return Node(name, **{"labels": {}, "ready": True, "cordoned": False, "taints": (), "pools": (pool,), **fields})
+
+
+def pod(name, on, gpus, workload=CHAT):
+    return Pod("inference", name, name, "Running", on, workload, True, True, (PodRequest(GPU, gpus),), NOW)
+
+
+def workload(**fields):
+    given = {
+        "id": CHAT,
+        "cluster": "demo",
+        "namespace": "inference",
+        "kind": "Deployment",
+        "name": "chat-8b",
+        "api_version": "apps/v1",
+        "engine": EngineIdentity("vllm", 1.0, "high"),
+        "model": ModelIdentity("m"),
+        "is_inference": True,
+        "replicas_wanted": 1,
+        "replicas_ready": 1,
+        "gpus_per_replica": 2.0,
+        "images": (),
+        "created_at": None,
+        **fields,
+    }
+    return Workload(**given)
+
+
+def snapshot(nodes, pods, **fields):
+    return ClusterSnapshot("demo", None, NOW, nodes, pods, (), **fields)
+
+
+def maximum(nodes, pods, **fields):
+    found = limits_from_snapshot(snapshot(nodes, pods), workload(**fields), POLICY)
+    return found.max_replicas
+
+
+OWN = (pod("own", "a", 2),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "expected"),
+    [
+        pytest.param((node("a", 8), node("b", 8)), OWN, 8, id="sixteen GPUs, two a replica, own pod counts as free"),
+        pytest.param((node("a", 3), node("b", 3)), OWN, 2, id="a replica does not span nodes"),
+        pytest.param((node("a", 8), node("b", 8)), (*OWN, pod("x", "b", 5, "d/n/Job/t")), 5, id="others hold five"),
+        pytest.param((node("a", 8), node("b", 8, cordoned=True)), OWN, 4, id="a cordoned node takes nothing"),
+        pytest.param((node("a", 8), node("b", 8, ready=False)), OWN, 4, id="a node that is not ready takes nothing"),
+        pytest.param(
+            (node("a", 8), node("b", 8, taints=("team=ml:NoSchedule",))), OWN, 4, id="a taint nobody tolerates"
+        ),
+        pytest.param((node("a", 8), node("b", 8, taints=(f"{GPU}=present:NoSchedule",))), OWN, 8, id="the GPU taint"),
+    ],
+)
+def test_capacity_counts_whole_replicas_on_nodes_that_admit_them(nodes, pods, expected):
+    assert maximum(nodes, pods) == expected
+
+
+def test_a_toleration_and_a_selector_of_the_pod_are_read():
+    nodes = (node("a", 8, taints=("team=ml:NoSchedule",), labels={"pool": "big"}), node("b", 8))
+    spec = {
+        "nodeSelector": {"pool": "big"},
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}],
+    }
+    assert maximum(nodes, OWN, pod_spec=spec) == 4
+
+
+def test_a_group_needs_room_for_all_its_pods():
+    # Two pods of 8 GPUs a group: three nodes of 8 carry one whole group.
+    own = (pod("g-0", "a", 8), pod("g-0-1", "b", 8))
+    nodes = (node("a", 8), node("b", 8), node("c", 8))
+    group = {"kind": "LeaderWorkerSet", "gpus_per_replica": 16.0, "topology": Topology(1, 2, 2)}
+    assert maximum(nodes, own, **group) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected", "reason"),
+    [
+        pytest.param({"quota_gpus": 6}, 3, "the quota leaves 6 accelerators, 2 a replica", id="quota"),
+        pytest.param(
+            {"highest_demand": 1.5}, 3, "1.2 times the highest demand foreseen (1.50 replicas)", id="headroom"
+        ),
+        pytest.param({}, 4, "the cluster has schedulable accelerators for 4 replicas", id="capacity"),
+    ],
+)
+def test_the_smallest_bound_is_the_maximum_and_says_why(fields, expected, reason):
+    found = limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(), POLICY, **fields)
+    assert (found.max_replicas, found.max_reason) == (expected, reason)
+
+
+def test_the_users_maximum_counts_too():
+    found = limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(), replace(POLICY, max_replicas=3))
+    assert (found.max_replicas, found.max_reason) == (3, "max_replicas is set to 3")
+
+
+def test_unread_nodes_leave_capacity_unknown_and_say_so():
+    found = limits_from_snapshot(snapshot(None, OWN), workload(), POLICY)
+    assert (found.schedulable_replicas, found.max_replicas) == (None, 100)
+    assert "set one with --max-replicas" in found.warnings[0]
+
+
+def test_fewer_places_than_the_minimum_keeps_the_minimum_and_warns():
+    found = limits_from_snapshot(snapshot((node("a", 2),), OWN), workload(), replace(POLICY, min_replicas=2))
+    assert (found.min_replicas, found.max_replicas) == (2, 2)
+    assert "replicas will stay pending" in found.warnings[0]
+
+
+def test_zero_is_allowed_only_with_its_warning():
+    found = limits_from_snapshot(snapshot((node("a", 2),), OWN), workload(), replace(POLICY, min_replicas=0))
+    assert found.min_replicas == 0
+    assert "may go to zero" in found.warnings[0]
+
+
+@pytest.mark.parametrize("fields", [{"kind": "DaemonSet"}, {"replicas_wanted": None}, {"kind": "InferenceService"}])
+def test_what_no_autoscaler_can_scale_is_an_error(fields):
+    with pytest.raises(ScalingError, match="takes no replicas from an autoscaler"):
+        limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(**fields), POLICY)
+
+
+def test_a_quota_of_zero_is_an_error_that_names_the_namespace():
+    with pytest.raises(ScalingError, match="raise the quota of namespace inference"):
+        limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(), POLICY, quota_gpus=0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"u_mid": 1.5}, {"quantile": 1.0}, {"min_replicas": -1}, {"min_replicas": 5, "max_replicas": 4}, {"mode": "on"}],
+)
+def test_a_policy_that_cannot_be_meant_is_refused(fields):
+    with pytest.raises(UsageError):
+        ScalingPolicy(**fields)
