@@ -3,6 +3,7 @@
 `assess(snapshot, prices)` answers; `load_prices` reads the catalog and the user's own prices.
 """
 
+from piqc_pipeline.waste.assess import assess
 from piqc_pipeline.waste.figures import (
     BUCKETS,
     Bucket,
@@ -15,6 +16,7 @@ from piqc_pipeline.waste.figures import (
     WasteSummary,
     WorkloadFigures,
 )
+from piqc_pipeline.waste.prices import PriceList, load_prices
 
 __all__ = [
     "BUCKETS",
@@ -24,7 +26,10 @@ __all__ = [
     "PendingPod",
     "PoolCapacity",
     "Price",
+    "PriceList",
     "WasteReport",
     "WasteSummary",
     "WorkloadFigures",
+    "assess",
+    "load_prices",
 ]

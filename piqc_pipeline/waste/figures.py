@@ -36,7 +36,6 @@ FindingKind = Literal[
     "not-ready",
     "tainted",
     "pending",
-    "old",
 ]
 
 
@@ -204,7 +203,7 @@ class PendingPod:
     namespace: str
     name: str
     workload_id: str
-    accelerators: float
+    accelerators: float | None
     resource: str
     reason: str
     waiting_hours: float | None

@@ -1,0 +1,294 @@
+"""In which bucket is each accelerator: held, dark, stranded, broken, or behind a node's state?
+
+Only counting and the price of one unit belong here; what a workload does with what it holds is `workloads.py`.
+Every accelerator is in exactly one bucket, and the buckets of a pool sum to what is installed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from piqc_pipeline.facts.snapshot import AcceleratorPool, ClusterSnapshot, Node, Pod
+from piqc_pipeline.waste.catalog import spelling
+from piqc_pipeline.waste.figures import PoolCapacity
+from piqc_pipeline.waste.prices import PriceList
+
+CONVENTIONAL_TAINT_KEYS = frozenset(
+    {
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "habana.ai/gaudi",
+        "gpu.intel.com/i915",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "cloud.google.com/gke-gpu",
+        "kubernetes.azure.com/scalesetpriority",
+        "cloud.google.com/gke-spot",
+        "cloud.google.com/gke-preemptible",
+        "sku",
+        "gpu",
+        "dedicated",
+    }
+)
+"""Taints that keep other pods off accelerator nodes and that accelerator pods tolerate.
+
+`nvidia.com/gpu` and its like are tolerated by the ExtendedResourceToleration admission plugin; `sku=gpu` and
+`kubernetes.azure.com/scalesetpriority` are AKS' own documentation, `gke-spot` GKE's.
+"""
+
+STATE_TAINT_PREFIX = "node.kubernetes.io/"
+"""Taints that Kubernetes sets for a node's state; `ready` and `cordoned` say the same."""
+
+BUSY_WITHOUT_REQUEST_PCT = 1.0
+"""A device that no pod holds counts as used without a request from this utilization on, percent."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Units of one pool that one pod holds.
+
+    Attributes:
+        units: Units that the pod requests.
+        devices: Physical devices, or their part, that these units are.
+    """
+
+    pod: Pod
+    node: str
+    resource: str
+    units: float | None
+    devices: float | None
+
+
+@dataclass
+class _Use:
+    """What the pods of one node hold of one resource; `unread` when a quantity cannot be read."""
+
+    whole: float = 0.0
+    fractions: list[float] = field(default_factory=list)
+    unread: bool = False
+
+
+def count_capacity(snapshot: ClusterSnapshot, prices: PriceList) -> tuple[PoolCapacity, ...] | None:
+    """The buckets of every pool, ordered by node and resource; None when nodes could not be read."""
+    if snapshot.nodes is None:
+        return None
+    held = _pods_that_hold(snapshot.pods or ())
+    uses = _uses(held)
+    readings = _named_by_readings(held)
+    without_request = _busy_without_request(held)
+    pools = [
+        _pool(snapshot, node, pool, prices, uses.get((node.name, pool.resource), _Use()), readings.get(node.name))
+        for node in snapshot.nodes
+        for pool in node.pools
+    ]
+    pools = [_used_without_request(pool, without_request.get(pool.node, 0)) for pool in pools]
+    pools = _with_fragments(pools, held, snapshot.pods or ())
+    return tuple(sorted(pools, key=lambda pool: (pool.node, pool.resource)))
+
+
+def _pods_that_hold(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.holds and pod.node is not None]
+
+
+def _uses(held: Sequence[Pod]) -> dict[tuple[str, str], _Use]:
+    uses: dict[tuple[str, str], _Use] = defaultdict(_Use)
+    for pod in held:
+        for request in pod.requests:
+            use = uses[(pod.node or "", request.resource)]
+            if request.units is None:
+                use.unread = True
+            elif request.sharing == "fraction":
+                use.fractions.append(request.units)
+            else:
+                use.whole += request.units
+    return uses
+
+
+def _named_by_readings(held: Sequence[Pod]) -> dict[str, str]:
+    """The product that the devices of a node call themselves, where all agree; for nodes that no label names."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for pod in held:
+        names[pod.node or ""].update(reading.product for reading in pod.readings if reading.product)
+    return {
+        node: sorted(products)[0] for node, products in names.items() if len({spelling(name) for name in products}) == 1
+    }
+
+
+def _busy_without_request(held: Sequence[Pod]) -> dict[str, int]:
+    """Devices on each node that pods use although they requested none (`NVIDIA_VISIBLE_DEVICES=all`)."""
+    busy: dict[str, int] = {}
+    for pod in held:
+        if pod.requests or not pod.readings:
+            continue
+        seen = {
+            (reading.uuid or reading.index or str(place))
+            for place, reading in enumerate(pod.readings)
+            if (reading.utilization_pct or 0) >= BUSY_WITHOUT_REQUEST_PCT
+        }
+        busy[pod.node or ""] = max(busy.get(pod.node or "", 0), len(seen))
+    return busy
+
+
+def _pool(
+    snapshot: ClusterSnapshot, node: Node, pool: AcceleratorPool, prices: PriceList, use: _Use, read: str | None
+) -> PoolCapacity:
+    product = pool.product or read
+    price = prices.find(product, node.labels)
+    per_unit = _devices_per_unit(pool)
+    unit_price = price.usd_per_hour * per_unit if price and per_unit is not None else None
+    unallocated = prices.unallocated(price)
+    counted = PoolCapacity(
+        node=node.name,
+        resource=pool.resource,
+        vendor=pool.vendor,
+        product=product,
+        sharing=pool.sharing,
+        installed=_in_units(pool, pool.capacity_units),
+        devices_per_unit=per_unit,
+        usd_per_unit_hour=unit_price,
+        unallocated_usd_per_unit_hour=None if unallocated is None or per_unit is None else unallocated * per_unit,
+        price_source=price.source if price else None,
+        reason=pool.note,
+    )
+    if counted.installed is None:
+        return counted
+    allocatable = _in_units(pool, pool.allocatable_units)
+    placed = _placed(counted, pool, use)
+    free = counted.installed - placed.allocated - placed.shared
+    if snapshot.pods is None or snapshot.unread_namespaces or use.unread:
+        # A pod that nobody could read may hold any of them: no accelerator is called dark then.
+        return replace(placed, placement_unknown=free)
+    broken = 0.0 if allocatable is None else min(free, max(0.0, counted.installed - allocatable))
+    return _by_node_state(replace(placed, unhealthy=broken), node, free - broken)
+
+
+def _devices_per_unit(pool: AcceleratorPool) -> float | None:
+    """Physical devices in one counted unit; shares are counted as devices, so theirs is 1."""
+    if pool.sharing in ("time-slicing", "mps"):
+        return 1.0 if pool.units_per_device else None
+    return 1.0 / pool.units_per_device if pool.units_per_device else None
+
+
+def _in_units(pool: AcceleratorPool, units: int | None) -> float | None:
+    if units is None:
+        return None
+    if pool.sharing in ("time-slicing", "mps"):
+        return units / pool.units_per_device if pool.units_per_device else None
+    return float(units)
+
+
+def _placed(counted: PoolCapacity, pool: AcceleratorPool, use: _Use) -> PoolCapacity:
+    installed = counted.installed or 0.0
+    if pool.sharing in ("time-slicing", "mps"):
+        # The device plugin gives shares of the least shared device first (distributedAlloc), so that users of a
+        # node spread over its devices.
+        return replace(counted, shared=min(installed, use.whole))
+    allocated = min(installed, use.whole)
+    return replace(counted, allocated=allocated, shared=min(installed - allocated, float(_bins(use.fractions))))
+
+
+def _bins(fractions: Sequence[float]) -> int:
+    """Devices that these fractions of a device fill at least, first fit by decreasing size."""
+    free: list[float] = []
+    for fraction in sorted(fractions, reverse=True):
+        for place, left in enumerate(free):
+            if fraction <= left + 1e-9:
+                free[place] = left - fraction
+                break
+        else:
+            free.append(max(0.0, 1.0 - fraction))
+    return len(free)
+
+
+def _by_node_state(pool: PoolCapacity, node: Node, free: float) -> PoolCapacity:
+    if free <= 0:
+        return pool
+    if not node.ready:
+        return replace(pool, not_ready=free, reason=pool.reason or "the node is not ready")
+    if node.cordoned:
+        return replace(pool, cordoned=free, reason=pool.reason or "the node is cordoned")
+    taint = blocking_taint(node)
+    if taint is not None:
+        return replace(pool, tainted=free, reason=pool.reason or f"taint {taint}")
+    return replace(pool, dark=free)
+
+
+def blocking_taint(node: Node) -> str | None:
+    """The first taint that accelerator pods do not tolerate by convention, or None."""
+    for taint in node.taints:
+        key = taint.split("=", 1)[0].split(":", 1)[0]
+        if key not in CONVENTIONAL_TAINT_KEYS and not key.startswith(STATE_TAINT_PREFIX):
+            return taint
+    return None
+
+
+def _used_without_request(pool: PoolCapacity, busy: int) -> PoolCapacity:
+    """Devices that somebody uses without a request are in use, though no request says so."""
+    moved = min(pool.dark, float(busy)) if pool.sharing == "none" else 0.0
+    if moved == 0:
+        return pool
+    return replace(
+        pool,
+        dark=pool.dark - moved,
+        shared=pool.shared + moved,
+        reason=pool.reason or "used by a pod that did not request them",
+    )
+
+
+def _with_fragments(pools: Sequence[PoolCapacity], held: Sequence[Pod], pods: Sequence[Pod]) -> list[PoolCapacity]:
+    """Move free accelerators that no shape can use from dark to fragmented.
+
+    Shapes are the requests of pods that wait, of any size, and of running pods that take several accelerators of the
+    same product: one notebook with a single GPU does not make six stranded ones useful. A node that nothing runs on
+    is not a fragment: it can be given back whole.
+    """
+    waiting: dict[str, list[float]] = defaultdict(list)
+    for pod in pods:
+        if pod.node is None and not pod.holds and pod.phase == "Pending":
+            for request in pod.requests:
+                if request.units:
+                    waiting[request.resource].append(request.units)
+    products = {(pool.node, pool.resource): spelling(pool.product or "") for pool in pools}
+    running: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for pod in held:
+        for request in pod.requests:
+            if request.units is not None and request.units >= 2 and request.sharing == "none":
+                running[(request.resource, products.get((pod.node or "", request.resource), ""))].add(request.units)
+    return [_fragment(pool, waiting, running) for pool in pools]
+
+
+def _fragment(
+    pool: PoolCapacity, waiting: dict[str, list[float]], running: dict[tuple[str, str], set[float]]
+) -> PoolCapacity:
+    shapes = [*waiting.get(pool.resource, ()), *running.get((pool.resource, spelling(pool.product or "")), ())]
+    if pool.sharing != "none" or not shapes or pool.dark == 0 or pool.allocated + pool.shared == 0:
+        return pool
+    smallest = min(shapes)
+    if pool.dark >= smallest:
+        return pool
+    reason = f"{pool.dark:g} free here, the smallest shape that waits or runs in groups takes {smallest:g}"
+    return replace(pool, dark=0.0, fragmented=pool.dark, reason=pool.reason or reason)
+
+
+def holdings(snapshot: ClusterSnapshot, capacity: Sequence[PoolCapacity] | None) -> list[Holding]:
+    """What each pod holds, in units and in physical devices.
+
+    Shares of a time-sliced device are its part among all shares in use, so that the users of one device pay for one.
+    """
+    held = _pods_that_hold(snapshot.pods or ())
+    pools = {(pool.node, pool.resource): pool for pool in capacity or ()}
+    shares = {key: use.whole for key, use in _uses(held).items()}
+    result = []
+    for pod in held:
+        for request in pod.requests:
+            key = (pod.node or "", request.resource)
+            pool = pools.get(key)
+            devices: float | None = None
+            if pool is None or request.units is None:
+                devices = None
+            elif pool.sharing in ("time-slicing", "mps"):
+                devices = pool.shared * request.units / shares[key] if shares[key] else None
+            elif pool.devices_per_unit is not None:
+                devices = request.units * pool.devices_per_unit
+            result.append(Holding(pod, pod.node or "", request.resource, request.units, devices))
+    return result

@@ -1,0 +1,370 @@
+"""What does one workload use, cost and waste? Figures over all of its pods, never of the first one times the count.
+
+Which accelerators it holds is answered by `capacity.py`; the totals of the cluster by `assess.py`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from piqc_pipeline.facts.snapshot import AcceleratorReading, Node, Pod, Unknown, Workload
+from piqc_pipeline.waste.capacity import Holding
+from piqc_pipeline.waste.catalog import Product
+from piqc_pipeline.waste.efficiency import mfu_pct, peak_flops, usd_per_1k_tokens
+from piqc_pipeline.waste.figures import Fit, PoolCapacity, Price, WorkloadFigures
+from piqc_pipeline.waste.fit import Room, judge_fit, smaller_products, tier_overpay_usd_per_hour
+from piqc_pipeline.waste.prices import PriceList
+
+HOURS_PER_DAY = 24
+SOURCE_ORDER = ("dcgm", "prometheus", "engine", "exec")
+"""Of several sources for the same pod the first that states a utilization is taken."""
+
+SAME_WITHIN_POINTS = 1.0
+"""Devices that a pod sees beyond its request are alike, and any of them may stand for its own, within this spread."""
+
+AGE_FLAG_HOURS = 72.0
+"""A workload older than this is marked in the table."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One pod's part of one pool, priced."""
+
+    holding: Holding
+    pool: PoolCapacity | None
+    product: Product | None
+    price: Price | None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Cost of this part; None where the count or the price is unknown."""
+        if self.price is None or self.holding.devices is None:
+            return None
+        return self.holding.devices * self.price.usd_per_hour
+
+    @property
+    def shared(self) -> bool:
+        """True where the device is shared without a partition, so that its use belongs to nobody in particular."""
+        if self.pool is not None and self.pool.sharing in ("time-slicing", "mps", "fraction"):
+            return True
+        return any(
+            request.sharing in ("time-slicing", "mps", "fraction")
+            for request in self.holding.pod.requests
+            if request.resource == self.holding.resource
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The utilization of the devices of one pod, percent each."""
+
+    pod: Pod
+    values: tuple[float, ...]
+    source: str
+
+
+def price_holdings(
+    holdings: Iterable[Holding], pools: dict[tuple[str, str], PoolCapacity], nodes: dict[str, Node], prices: PriceList
+) -> list[Held]:
+    """What each holding costs, by the product and the labels of its node."""
+    found: dict[tuple[str, str], tuple[Product | None, Price | None]] = {}
+    held = []
+    for holding in holdings:
+        key = (holding.node, holding.resource)
+        pool, node = pools.get(key), nodes.get(holding.node)
+        if key not in found:
+            name = pool.product if pool else None
+            price = prices.find(name, node.labels) if pool and node else None
+            found[key] = (prices.catalog.find(name), price)
+        product, price = found[key]
+        held.append(Held(holding, pool, product, price))
+    return held
+
+
+def workload_figures(
+    workload: Workload,
+    pods: Sequence[Pod],
+    held: Sequence[Held],
+    memory: dict[tuple[str, str], float],
+    *,
+    prices: PriceList,
+    now: datetime,
+) -> WorkloadFigures:
+    """All figures of one workload.
+
+    Args:
+        workload: The workload.
+        pods: Its pods, ordered by name.
+        held: What they hold, priced.
+        memory: GiB of one unit by (node, resource), where known.
+        prices: Prices and catalog.
+        now: The instant of the snapshot.
+    """
+    unknown: list[Unknown] = []
+    usd = _usd_per_hour(workload, pods, held, unknown)
+    measured = _measured(workload, pods, held, unknown)
+    values = [value for part in measured for value in part.values]
+    mean = math.fsum(values) / len(values) if values else None
+    idle = _idle_usd_per_day(measured, held)
+    tokens, mfu, flops, per_1k = _efficiency(workload, pods, held, unknown)
+    fit, room = _fit(workload, held, memory, prices, unknown)
+    tier = _tier_usd_per_day(workload, held, prices)
+    misplaced = _misplaced(workload, fit, room, mean, len(values), prices, unknown)
+    units = [part.holding.units for part in held]
+    devices = [part.holding.devices for part in held]
+    return WorkloadFigures(
+        id=workload.id,
+        cluster=workload.cluster,
+        namespace=workload.namespace,
+        kind=workload.kind,
+        name=workload.name,
+        accelerator=_names(part.pool.product for part in held if part.pool),
+        accelerator_count=_sum(units),
+        devices=_sum(devices),
+        replicas=replicas(workload, pods),
+        utilization_pct=mean,
+        utilization_min_pct=min(values, default=None),
+        utilization_max_pct=max(values, default=None),
+        utilization_devices_seen=len(values),
+        utilization_source=_names(part.source for part in measured),
+        mfu_pct=mfu,
+        peak_flops=flops,
+        generation_tokens_per_second=tokens,
+        usd_per_1k_tokens=per_1k,
+        usd_per_hour=usd,
+        idle_usd_per_day=idle if usd is not None else None,
+        tier_usd_per_day=tier,
+        misplaced_usd_per_day=misplaced,
+        fit=fit,
+        age_hours=None if workload.created_at is None else max(0.0, (now - workload.created_at).total_seconds() / 3600),
+        unknown=(*workload.unknown, *unknown),
+    )
+
+
+def replicas(workload: Workload, pods: Sequence[Pod]) -> int:
+    """Groups of a multi-node workload, else pods that stand on a node."""
+    bound = [pod for pod in pods if pod.holds]
+    if workload.topology is not None:
+        return len({pod.group for pod in bound if pod.group is not None}) or workload.topology.groups
+    return len(bound)
+
+
+def _names(names: Iterable[str | None]) -> str | None:
+    return ", ".join(sorted({name for name in names if name})) or None
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) if len(known) == len(parts) else None
+
+
+def _usd_per_hour(
+    workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unknown: list[Unknown]
+) -> float | None:
+    if not any(pod.holds for pod in pods):
+        return 0.0
+    if not held:
+        unknown.append(Unknown(f"cost of {workload.id}", "its pods request no accelerator"))
+        return None
+    reasons = sorted({_why_unpriced(part) for part in held if part.usd_per_hour is None})
+    if reasons:
+        unknown.append(Unknown(f"cost of {workload.id}", "; ".join(reasons)))
+        return None
+    return _sum([part.usd_per_hour for part in held])
+
+
+def _why_unpriced(part: Held) -> str:
+    if part.pool is None:
+        return f"node {part.holding.node} or its {part.holding.resource} could not be read"
+    if part.pool.product is None:
+        return f"no label names the product of {part.holding.resource} on node {part.holding.node}"
+    if part.price is None:
+        return f"no price of {part.pool.product}; add it with --prices"
+    return f"how many share a device of {part.holding.resource} on node {part.holding.node} is unknown"
+
+
+def _measured(workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unknown: list[Unknown]) -> list[Measured]:
+    by_pod: dict[str, list[Held]] = {}
+    for part in held:
+        by_pod.setdefault(part.holding.pod.uid or part.holding.pod.name, []).append(part)
+    measured: list[Measured] = []
+    reasons: dict[str, int] = {}
+    for pod in pods:
+        parts = by_pod.get(pod.uid or pod.name, [])
+        if not pod.holds or not (parts or pod.readings):
+            continue
+        found, why = _utilization_of(pod, parts)
+        if found is not None:
+            measured.append(found)
+        if why is not None:
+            reasons[why] = reasons.get(why, 0) + 1
+    total = sum(reasons.values())
+    if reasons:
+        what = f"utilization of {workload.id}" if not measured else f"utilization of {total} pod(s) of {workload.id}"
+        unknown.append(Unknown(what, "; ".join(sorted(reasons))))
+    return measured
+
+
+def _utilization_of(pod: Pod, parts: Sequence[Held]) -> tuple[Measured | None, str | None]:
+    """The pod's utilization and, where all or a part of it is unknown, why."""
+    if any(part.shared for part in parts):
+        return None, "the device is shared, so its use is not attributable to one pod"
+    source, readings = _best_source(pod)
+    values = [reading.utilization_pct for reading in readings if reading.utilization_pct is not None]
+    if not values:
+        reason = next((entry.why for entry in pod.unknown if "utilization" in entry.what), None)
+        return None, reason or "no source states it"
+    devices = sum(part.holding.units or 0 for part in parts) or float(len(values))
+    if len(values) > devices:
+        if max(values) - min(values) > SAME_WITHIN_POINTS:
+            return None, f"the pod sees {len(values)} devices and requested {devices:g}; which are its own is unknown"
+        values = [math.fsum(values) / len(values)] * max(1, math.ceil(devices))
+    missing = math.ceil(devices) - len(values)
+    why = f"{missing} of its {devices:g} devices did not answer" if missing > 0 else None
+    return Measured(pod, tuple(values), source), why
+
+
+def _best_source(pod: Pod) -> tuple[str, list[AcceleratorReading]]:
+    for source in SOURCE_ORDER:
+        readings = [reading for reading in pod.readings if reading.source == source]
+        if any(reading.utilization_pct is not None for reading in readings):
+            return source, readings
+    return "none", []
+
+
+def _idle_usd_per_day(measured: Sequence[Measured], held: Sequence[Held]) -> float | None:
+    """Dollars of the unused share of the devices that were measured; others are unknown, not idle."""
+    usd_by_pod: dict[str, tuple[float, float]] = {}
+    for part in held:
+        key = part.holding.pod.uid or part.holding.pod.name
+        if part.usd_per_hour is not None and part.holding.units:
+            usd, units = usd_by_pod.get(key, (0.0, 0.0))
+            usd_by_pod[key] = (usd + part.usd_per_hour, units + part.holding.units)
+    parts = []
+    for one in measured:
+        usd, units = usd_by_pod.get(one.pod.uid or one.pod.name, (0.0, 0.0))
+        if units:
+            unused = math.fsum(1 - min(max(value, 0.0), 100.0) / 100 for value in one.values)
+            parts.append(usd / units * min(unused, units) * HOURS_PER_DAY)
+    return math.fsum(parts) if parts else None
+
+
+def _efficiency(
+    workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unknown: list[Unknown]
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Tokens a second, MFU, peak FLOP/s of all devices, and USD per 1,000 tokens: over the pods that were asked."""
+    flops = _sum([_flops(part, workload) for part in held]) if held else None
+    rates = {
+        pod.name: pod.runtime.generation_tokens_per_second
+        for pod in pods
+        if pod.runtime is not None and pod.runtime.generation_tokens_per_second is not None
+    }
+    if rates:
+        tokens: float | None = math.fsum(rates.values())
+        asked = {pod.group or pod.name for pod in pods if pod.name in rates}
+        part = [one for one in held if (one.holding.pod.group or one.holding.pod.name) in asked]
+    else:
+        tokens = workload.runtime.generation_tokens_per_second if workload.runtime is not None else None
+        part = list(held)
+    if tokens is None:
+        if workload.is_inference:
+            unknown.append(Unknown(f"tokens/s, MFU and $/1K tokens of {workload.id}", _why_no_tokens(workload, pods)))
+        return None, None, flops, None
+    usd = _sum([one.usd_per_hour for one in part]) if part else None
+    share = mfu_pct(workload.model.parameters_active, tokens, _sum([_flops(one, workload) for one in part]))
+    if share is None:
+        unknown.append(Unknown(f"MFU of {workload.id}", _why_no_mfu(workload, part)))
+    return tokens, share, flops, usd_per_1k_tokens(usd, tokens)
+
+
+def _flops(part: Held, workload: Workload) -> float | None:
+    peak = peak_flops(part.product, workload.model)
+    return None if peak is None or part.holding.devices is None else peak * part.holding.devices
+
+
+def _why_no_tokens(workload: Workload, pods: Sequence[Pod]) -> str:
+    runtimes = [runtime for runtime in (workload.runtime, *(pod.runtime for pod in pods)) if runtime is not None]
+    for runtime in runtimes:
+        for entry in runtime.unknown:
+            return entry.why
+    return "no engine metrics were read"
+
+
+def _why_no_mfu(workload: Workload, held: Sequence[Held]) -> str:
+    if workload.model.parameters_active is None:
+        return "the number of active parameters is unknown"
+    if not held or any(_flops(part, workload) is None for part in held):
+        return "the dense peak of its accelerators is unknown"
+    return "the result is above 100 %: a counter or the model's size is wrong"
+
+
+def _fit(
+    workload: Workload,
+    held: Sequence[Held],
+    memory: dict[tuple[str, str], float],
+    prices: PriceList,
+    unknown: list[Unknown],
+) -> tuple[Fit | None, Room | None]:
+    if not workload.is_inference or not held:
+        return None, None
+    smallest = min(
+        held, key=lambda part: (memory.get((part.holding.node, part.holding.resource), math.inf), part.holding.node)
+    )
+    gib = memory.get((smallest.holding.node, smallest.holding.resource))
+    if gib is None:
+        unknown.append(Unknown(f"fit of {workload.id}", "the memory of its accelerators is unknown"))
+        return None, None
+    pool = smallest.pool
+    per_replica = workload.gpus_per_replica or max(part.holding.units or 0 for part in held) or 1.0
+    room = Room(
+        devices=per_replica,
+        memory_gib=gib,
+        product=smallest.product,
+        price=smallest.price,
+        vendor=pool.vendor if pool else "",
+        whole=pool is not None and pool.sharing == "none" and not smallest.shared,
+    )
+    fit, why = judge_fit(workload.model, room, prices)
+    if why is not None:
+        unknown.append(Unknown(f"fit of {workload.id}", why))
+    return fit, room
+
+
+def _tier_usd_per_day(workload: Workload, held: Sequence[Held], prices: PriceList) -> float | None:
+    parts = []
+    for part in held:
+        if part.price is not None and part.holding.devices is not None:
+            overpay = tier_overpay_usd_per_hour(workload.model, part.product, part.price, prices)
+            if overpay is not None:
+                parts.append(overpay * part.holding.devices * HOURS_PER_DAY)
+    return math.fsum(parts) if parts else None
+
+
+def _misplaced(
+    workload: Workload,
+    fit: Fit | None,
+    room: Room | None,
+    mean_pct: float | None,
+    devices: int,
+    prices: PriceList,
+    unknown: list[Unknown],
+) -> float | None:
+    """Overpay on the busy share against the cheapest smaller product that can also carry the measured load."""
+    if fit is None or room is None:
+        return None
+    if fit.verdict != "oversized":
+        return 0.0
+    if room.price is None:
+        return None
+    if mean_pct is None:
+        why = "utilization is unknown, so that a smaller product might not carry the load"
+        unknown.append(Unknown(f"dollars of misplacement of {workload.id}", why))
+        return None
+    busy = min(max(mean_pct, 0.0), 100.0) / 100
+    own_peak = peak_flops(room.product, workload.model)
+    for product, usd in smaller_products(workload.model, room, prices, fit.needed_gib_per_device):
+        peak = peak_flops(product, workload.model)
+        if usd is not None and own_peak and peak and busy * own_peak <= peak:
+            return busy * (room.price.usd_per_hour - usd) * devices * HOURS_PER_DAY
+    return 0.0
