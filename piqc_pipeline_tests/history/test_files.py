@@ -1,0 +1,167 @@
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from piqc_pipeline.errors import HistoryFileUnreadable
+from piqc_pipeline.history.files import FileSource
+from piqc_pipeline.history.inventory import WorkloadInventory
+from piqc_pipeline.history.samples import FetchedHistory
+
+DAY = datetime(2025, 1, 6, tzinfo=UTC)
+YEAR = (datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC))
+CHAT = WorkloadInventory("prod/inference/Deployment/chat", "inference", "Deployment", "chat", gpus_per_replica=4)
+
+
+def fetch(
+    path: Path, text: str, *inventory: WorkloadInventory, bucket_seconds: int = 300, **options: object
+) -> FetchedHistory:
+    path.write_text(text)
+    return FileSource(path, **options).fetch(*YEAR, inventory, bucket_seconds)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    return tmp_path / "gpu_util.csv"
+
+
+def test_the_demo_load_becomes_demand_in_replicas() -> None:
+    load = Path(str(files("piqc_pipeline") / "data" / "load.parquet"))
+    fetched = FileSource(load).fetch(DAY, DAY + timedelta(minutes=10), (), 300)
+    row = fetched.frame.filter(pl.col("workload").str.ends_with("llama-70b")).row(0, named=True)
+    # The first row of data/load.parquet: 212.78 requests/s, 300 per replica, 2 replicas of 8 GPUs.
+    assert row["step_seconds"] == 600
+    assert row["demand_replicas"] == pytest.approx(212.78 / 300, abs=1e-4)
+    assert row["utilization"] == pytest.approx(212.78 / 600, abs=1e-4)
+    assert row["busy_gpus"] == pytest.approx(16 * 212.78 / 600, abs=1e-3)
+    assert (row["signal"], row["confidence"], row["censored"]) == ("offered_rate/capacity", "high", False)
+
+
+def test_demand_above_the_replicas_is_censored_and_utilization_stops_at_one(csv: Path) -> None:
+    text = "ts,workload,demand_replicas,ready_replicas\n2025-01-06T00:00Z,inference/chat,3,2\n"
+    row = fetch(csv, text, CHAT).frame.row(0, named=True)
+    assert (row["workload"], row["demand_replicas"], row["utilization"], row["busy_gpus"], row["censored"]) == (
+        CHAT.id,
+        3.0,
+        1.0,
+        8.0,
+        True,
+    )
+
+
+def test_finer_samples_are_averaged_into_the_bucket(csv: Path) -> None:
+    lines = [f"2025-01-06 00:0{minute}:00,{10 * minute}" for minute in range(10)]
+    frame = fetch(csv, "ds,y\n" + "\n".join(lines)).frame
+    assert frame["utilization"].to_list() == [0.2, 0.7]
+    assert frame["samples_seen"].to_list() == [5, 5]
+
+
+def test_a_coarser_file_keeps_its_own_step(csv: Path) -> None:
+    frame = fetch(csv, "ds,y\n2025-01-06 00:00,10\n2025-01-06 01:00,20\n2025-01-06 02:00,30\n").frame
+    assert frame["step_seconds"].to_list() == [3600, 3600, 3600]
+
+
+def test_values_never_above_one_are_shares(csv: Path) -> None:
+    shares = fetch(csv, "ds,y\n2025-01-06 00:00,0.25\n2025-01-06 00:05,1\n").frame["utilization"].to_list()
+    percents = fetch(csv, "ds,y\n2025-01-06 00:00,25\n2025-01-06 00:05,1\n").frame["utilization"].to_list()
+    assert (shares, percents) == ([0.25, 1.0], [0.25, 0.01])
+
+
+def test_a_named_unit_wins(csv: Path) -> None:
+    frame = fetch(csv, "ds,y\n2025-01-06 00:00,0.5\n2025-01-06 00:05,1\n", unit="percent").frame
+    assert frame["utilization"].to_list() == [0.005, 0.01]
+
+
+def test_a_rate_becomes_demand_by_a_capacity(csv: Path) -> None:
+    text = "ts,series_id,value,unit\n2025-01-06 00:00,chat,30,requests/s\n"
+    unknown = fetch(csv, text)
+    assert unknown.frame["demand_replicas"].to_list() == [None]
+    assert "--capacity" in " ".join(unknown.warnings)
+    assert fetch(csv, text, capacity=20.0).frame["demand_replicas"].to_list() == [1.5]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["2025-01-06T01:00:00Z", "2025-01-06 01:00", "2025-01-06T02:00:00+01:00", "2025-01-05T19:30:00-0530", "1736125200"],
+)
+def test_every_usual_way_to_write_a_time_is_read_as_utc(csv: Path, written: str) -> None:
+    assert fetch(csv, f"ds,y\n{written},10\n").frame["ts"].to_list() == [DAY + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ("2025-01-06 00:10,-5", "line 4: a load cannot be negative"),
+        ("2025-01-06 00:10,NaN", "line 4: NaN or infinite"),
+        ("2025-01-06 00:10,900", "line 4: utilization 900 % is above 100 %"),
+        ("2025-01-06 00:10,9223372036854775807", "line 4: utilization .* is above 100 %"),
+        ("2025-01-06 00:10,busy", "line 4: not a number: busy"),
+        ("yesterday,5", "line 4: the time cannot be read"),
+    ],
+)
+def test_a_bad_row_refuses_the_file_by_its_line_and_the_rest_goes_in_with_skip_bad(
+    csv: Path, cell: str, problem: str
+) -> None:
+    text = f"ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,20\n{cell}\n"
+    with pytest.raises(HistoryFileUnreadable, match=problem):
+        fetch(csv, text)
+    fetched = fetch(csv, text, skip_bad=True)
+    assert fetched.frame["utilization"].to_list() == [0.1, 0.2]
+    assert "1 bad rows" in fetched.warnings[0]
+
+
+def test_an_empty_cell_is_a_missing_bucket(csv: Path) -> None:
+    assert fetch(csv, "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,\n").frame.height == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the file is empty"),
+        ("a,b\n1,2\n", "it has the columns a, b"),
+        ("ds,y\n", "no row of it can be used"),
+        ("<html><body>502</body></html>\n", "it has the columns"),
+        ("ts,series_id,value,unit\n2025-01-06,x,1,celsius\n", "'celsius' is no measure of load"),
+    ],
+    ids=["empty", "foreign columns", "header only", "html", "foreign unit"],
+)
+def test_a_file_without_history_is_one_sentence(csv: Path, text: str, words: str) -> None:
+    with pytest.raises(HistoryFileUnreadable, match=words):
+        fetch(csv, text)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(HistoryFileUnreadable, match="there is no such file"):
+        FileSource(tmp_path / "none.csv").fetch(*YEAR, (), 300)
+
+
+def test_a_cut_off_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+    whole = tmp_path / "load.parquet"
+    pl.DataFrame({"ds": [DAY], "y": [1.0]}).write_parquet(whole)
+    whole.write_bytes(whole.read_bytes()[:-20])
+    with pytest.raises(HistoryFileUnreadable, match="cut off or no CSV or Parquet"):
+        FileSource(whole).fetch(*YEAR, (), 300)
+
+
+def test_nan_in_parquet_is_named_by_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "load.parquet"
+    pl.DataFrame({"ds": [DAY, DAY + timedelta(minutes=5)], "y": [1.0, float("nan")]}).write_parquet(path)
+    with pytest.raises(HistoryFileUnreadable, match="row 2: NaN"):
+        FileSource(path).fetch(*YEAR, (), 300)
+
+
+def test_one_sample_a_gap_of_a_day_and_constant_zero_are_said(csv: Path) -> None:
+    assert "only one sample" in fetch(csv, "ds,y\n2025-01-06 00:00,10\n").warnings[0]
+    gap = "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,10\n2025-01-06 00:10,10\n2025-01-07 00:10,20\n"
+    assert any("23.9 h without samples" in warning for warning in fetch(csv, gap).warnings)
+    zero = "ds,y\n2025-01-06 00:00,0\n2025-01-06 00:05,0\n"
+    assert any("zero throughout" in warning for warning in fetch(csv, zero).warnings)
+
+
+def test_series_that_no_inventory_knows_keep_their_names(csv: Path) -> None:
+    text = "ts,series_id,value,unit\n2025-01-06,inference/chat,1,replicas\n2025-01-06,a/b/total,1,replicas\n"
+    fetched = fetch(csv, text, CHAT)
+    assert fetched.frame["workload"].to_list() == ["prod/a/Series/b.total", CHAT.id]
+    assert "a/b/total" in fetched.warnings[0]
