@@ -149,7 +149,7 @@ class PrometheusDemand:
             except (PrometheusError, httpx.HTTPError) as error:
                 if attempt == ATTEMPTS:
                     raise PrometheusError(
-                        f"cannot read live demand from {self._url}: {error or type(error).__name__}; "
+                        f"cannot read live demand from {self._url}: {str(error) or type(error).__name__}; "
                         "check PIQC_PROMETHEUS_URL and that Prometheus answers /api/v1/query"
                     ) from error
         raise AssertionError("unreachable")

@@ -5,15 +5,15 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from piqc_pipeline.errors import UsageError
 from piqc_pipeline.predictor.contract import Desired, Prediction, Refusal, Workloads
 from piqc_pipeline.predictor.engine import Engine
-from piqc_pipeline.predictor.service import create_app
+from piqc_pipeline.predictor.service import create_service
 from piqc_pipeline.predictor.token import BearerToken
 from piqc_pipeline_tests.predictor.world import CHAT, Clock, Folder, ToldDemand, artifact, engine, forecast, tick
 
@@ -21,7 +21,7 @@ from piqc_pipeline_tests.predictor.world import CHAT, Clock, Folder, ToldDemand,
 class Client:
     """Asks the application itself; no socket, no loop of its own ticks."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Any) -> None:
         self.app = app
 
     def get(self, path: str, **headers: str) -> httpx.Response:
@@ -45,7 +45,7 @@ def running(tmp_path: Path) -> Engine:
 
 @pytest.fixture
 def client(running: Engine) -> Iterator[Client]:
-    yield Client(create_app(running))
+    yield Client(create_service(running))
 
 
 def test_predict_keeps_the_contract(client: Client) -> None:
@@ -96,7 +96,7 @@ def test_stale_answers_503_everywhere_and_metrics_drop_the_number(tmp_path: Path
     clock = Clock()
     running = engine(Folder(tmp_path / "m", artifact()), ToldDemand(demand=2.0), clock)
     tick(running)
-    client = Client(create_app(running))
+    client = Client(create_service(running))
     assert 'predicted_gpu_util{cluster="demo"' in client.get("/metrics").text
     clock.forward(hours=1)
     for path in ("/predict?workload=inference/chat-8b", "/v1/desired/inference/chat-8b"):
@@ -127,7 +127,7 @@ def test_label_with_quotes_and_newline_cannot_break_the_page(tmp_path: Path) -> 
     odd = 'cl"us\nter\\/inference/Deployment/chat'
     running = engine(Folder(tmp_path / "m", artifact(forecast(odd))))
     tick(running)
-    text = Client(create_app(running)).get("/metrics").text
+    text = Client(create_service(running)).get("/metrics").text
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples if "cluster" in s.labels]
     assert {sample.labels["cluster"] for sample in samples} == {'cl"us\nter\\'}
 
@@ -135,7 +135,7 @@ def test_label_with_quotes_and_newline_cannot_break_the_page(tmp_path: Path) -> 
 def test_without_artifact_it_is_alive_but_not_ready(tmp_path: Path) -> None:
     running = engine(Folder(tmp_path / "m", None))
     tick(running)
-    client = Client(create_app(running))
+    client = Client(create_service(running))
     assert client.get("/healthz").status_code == 200
     response = client.get("/readyz")
     assert response.status_code == 503 and "predictor.json" in response.json()["detail"]
@@ -156,7 +156,7 @@ def test_hanging_loop_is_unhealthy(running: Engine, client: Client) -> None:
 def test_token_is_needed_for_numbers_and_not_for_probes(running: Engine, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("s3cret\n")
-    client = Client(create_app(running, BearerToken(path)))
+    client = Client(create_service(running, BearerToken(path)))
     for header in ("", "Bearer", "Bearer wrong", "Basic s3cret", "s3cret"):
         response = client.get("/v1/desired/inference/chat-8b", Authorization=header)
         assert (response.status_code, response.json()["reason"]) == (401, "unauthorized")
@@ -214,11 +214,29 @@ def test_openapi_names_every_route_field_and_refusal(client: Client) -> None:
     } <= set(fields)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/predict?workload=inference/chat-8b&horizon=30m",
+        "/predict?workload=%2e%2e/x",
+        "/v1/desired/inference/chat-8b",
+        "/v1/desired/inference/nobody",
+        "/v1/desired/x",
+    ],
+)
+def test_fastapi_answers_as_the_shortcut_in_front_of_it(running: Engine, path: str) -> None:
+    service = create_service(running)
+    behind = Client(service.app).get(path)
+    front = Client(service).get(path)
+    assert (front.status_code, front.content) == (behind.status_code, behind.content) or path == "/v1/desired/x"
+    assert front.headers["content-type"] == behind.headers["content-type"] == "application/json"
+
+
 def test_answers_of_two_moments_differ(tmp_path: Path) -> None:
     clock = Clock()
     running = engine(Folder(tmp_path / "m", artifact()), None, clock)
     tick(running)
-    client = Client(create_app(running))
+    client = Client(create_service(running))
     first = client.get("/predict?workload=inference/chat-8b&horizon=0").json()["at"]
     clock.forward(minutes=10)
     tick(running)
