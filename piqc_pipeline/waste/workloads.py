@@ -275,6 +275,8 @@ def _efficiency(
     share = mfu_pct(workload.model.parameters_active, tokens, _sum([_flops(one, workload) for one in part]))
     if share is None:
         unknown.append(Unknown(f"MFU of {workload.id}", _why_no_mfu(workload, part)))
+    if tokens <= 0:
+        unknown.append(Unknown(f"$/1K tokens of {workload.id}", "nothing was generated while it was measured"))
     return tokens, share, flops, usd_per_1k_tokens(usd, tokens)
 
 
