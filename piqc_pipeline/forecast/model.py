@@ -6,7 +6,10 @@ Files belong in `artifact`, arithmetic in `combine`, `intervals` and `refresh`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
 
 SCHEMA_VERSION = "piqc-predictor.v1"
 
@@ -19,6 +22,15 @@ SAME_TIME_YESTERDAY = "same_time_yesterday"
 SMA_60 = "sma_60"
 CONSTANT = "constant"
 """Names of the models in `WorkloadForecast.scores`; `constant` is the training window's median, for scale."""
+
+LAST_DAY_30M, DAYS_30M, DAYS_5H = "30m", "30m_days", "5h_days"
+"""Keys of each model's scores: rolling 30-minute forecasts over the last 24 h (the specification's figure), the same
+over all scored days, and 5-hour forecasts over all scored days."""
+
+WIRE = ConfigDict(
+    alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, allow_inf_nan=False, extra="forbid"
+)
+"""How these types look as JSON: camel case, no NaN, no unknown field."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,8 @@ class Score:
         rmse_demand: Root mean squared error in the same unit.
         points: Forecast values compared.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
 
     mae_pp: float | None
     rmse_pp: float | None
@@ -54,6 +68,8 @@ class CheckOutcome:
         detail: One sentence for a person.
         decides: Whether it takes part in `accepted`.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
 
     name: str
     passed: bool | None
@@ -77,6 +93,8 @@ class ForecastTable:
         peak_q50: Median of the maximum over the lead window that starts with the bucket.
         peak_q90: 90 % quantile of that maximum: what the replica rule needs.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
 
     start: datetime
     step_seconds: int
@@ -110,6 +128,8 @@ class DataCard:
         notes: What was cleaned, dropped or failed, one sentence each.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
+
     start: datetime | None
     end: datetime | None
     rows: int
@@ -133,7 +153,7 @@ class WorkloadForecast:
         valid_until: After this it must not be used (UTC).
         lead_seconds: Width of the lead window behind `peak_q50` and `peak_q90`.
         table: The next 48 h.
-        scores: model name → horizon (`30m`, `5h`) → score, over the days kept from training.
+        scores: model name → `30m`, `30m_days`, `5h_days` → score, on days kept from training.
         checks: The checks behind `accepted`.
         coverage_q90: Share of finished lead windows whose maximum was at or under its `peak_q90`; None if too few.
         gpus_per_replica: Accelerators of one replica; None if unknown.
@@ -141,6 +161,8 @@ class WorkloadForecast:
         data: What it was made from.
         state: What a refresh needs (`refresh.RefreshState` as plain JSON values); None for the fallback.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
 
     workload: str
     accepted: bool

@@ -1,0 +1,147 @@
+"""Which member should be believed, at which distance? Rolling losses, weights and the weighted median.
+
+The median of members never invents a level between two steps of a step-shaped series; a mean does.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+EDGES_SECONDS = (600, 1800, 3600, 7200, 10_800, 18_000)
+"""Ends of the horizon buckets: 10 and 30 minutes, 1, 2, 3 and 5 hours."""
+
+HALF_LIVES_DAYS = (0.5, 4.0)
+POWER = 8.0
+FLOOR_SHARE = 0.001
+"""Losses under this share of the series' standard deviation count as equal."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Horizon buckets in steps of a series.
+
+    Attributes:
+        starts: First step of each bucket.
+        ends: One past the last step of each.
+    """
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=32)
+    def of(step_seconds: int) -> "Buckets":
+        """Buckets for a step; those shorter than a step are merged into the next."""
+        edges = sorted({max(1, edge // step_seconds) for edge in EDGES_SECONDS if edge >= step_seconds})
+        return Buckets((0, *edges[:-1]), tuple(edges))
+
+    @property
+    def count(self) -> int:
+        """Number of buckets."""
+        return len(self.ends)
+
+    @property
+    def horizon(self) -> int:
+        """Steps up to the end of the last bucket."""
+        return self.ends[-1]
+
+    def index_of(self, horizon: int) -> Ints:
+        """Bucket of each step; steps past the last bucket belong to it."""
+        return np.minimum(np.searchsorted(np.array(self.ends), np.arange(horizon), side="right"), self.count - 1)
+
+    def means(self, paths: Floats) -> Floats:
+        """Mean of each bucket along the last axis; NaN where any step of the bucket is NaN."""
+        widths = np.array(self.ends) - np.array(self.starts)
+        sums: Floats = np.add.reduceat(paths[..., : self.horizon], self.starts, axis=-1) / widths
+        return sums
+
+
+def rolling_losses(errors: Floats, origins: Ints, day: int) -> tuple[Floats, Floats]:
+    """Weighted sums and weights after each origin.
+
+    Args:
+        errors: Mean absolute error of each path inside each bucket, shape (origins, members, buckets); NaN unknown.
+        origins: Ascending origins.
+        day: Buckets of a day.
+
+    Returns:
+        Two arrays of shape (half-lives, origins, members, buckets); entry i holds origins 0..i, scaled to origin i.
+    """
+    age_days = (origins - origins[0]) / day
+    known = np.isfinite(errors)
+    clean = np.where(known, errors, 0.0)
+    sums, weights = [], []
+    for half_life in HALF_LIVES_DAYS:
+        growth = (2.0 ** (age_days / half_life))[:, None, None]
+        sums.append(np.cumsum(clean * growth, axis=0) / growth)
+        weights.append(np.cumsum(known * growth, axis=0) / growth)
+    return np.stack(sums), np.stack(weights)
+
+
+def losses_at(errors: Floats, loss_origins: Ints, origins: Ints, buckets: Buckets, day: int) -> Floats:
+    """Loss of every member as known at each origin, shape (origins, members, buckets); NaN where none has finished."""
+    sums, weights = rolling_losses(errors, loss_origins, day)
+    result = np.full((len(origins), *errors.shape[1:]), np.nan)
+    for bucket, end in enumerate(buckets.ends):
+        newest = np.searchsorted(loss_origins, origins - end, side="right") - 1
+        ready = newest >= 0
+        chosen = newest[ready]
+        result[ready, :, bucket] = mean_loss(sums[..., bucket][:, chosen], weights[..., bucket][:, chosen])
+    return result
+
+
+def mean_loss(sums: Floats, weights: Floats) -> Floats:
+    """Geometric mean over the half-lives (first axis) of the weighted mean losses; NaN where nothing has finished.
+
+    Paths that a member has not forecast yet, but others have, count as the worst member's: a newcomer's one lucky path
+    does not outweigh another's week. Members are on the last axis.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(weights > 0, sums / weights, np.nan)
+    worst = np.max(np.where(weights > 0, means, 0.0), axis=-1, keepdims=True)
+    most = np.max(weights, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        filled = (sums + (most - weights) * worst) / most
+    losses: Floats = np.sqrt(np.prod(np.where(weights > 0, filled, np.nan), axis=0))
+    return losses
+
+
+def weights_from(losses: Floats, floor: float) -> Floats:
+    """Weights from losses of shape (..., members, buckets): the inverse loss to a high power.
+
+    A member whose first path has not finished weighs nothing, unless that is so for all: then all weigh the same.
+
+    Args:
+        losses: NaN where no path has finished.
+        floor: Loss below which members count as equal (demand units).
+    """
+    known = np.isfinite(losses)
+    best = np.min(np.where(known, losses, np.inf), axis=-2, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        ratio = (best + floor) / (losses + floor)
+    nobody = ~known.any(axis=-2, keepdims=True)
+    return np.where(known, ratio, np.where(nobody, 1.0, 0.0)) ** POWER
+
+
+def weighted_median(paths: Floats, weights: Floats) -> Floats:
+    """The smallest value with at least half of the weight at or under it, along the last axis.
+
+    Args:
+        paths: Shape (..., members).
+        weights: Broadcastable to `paths`; members without weight are never chosen.
+    """
+    order = np.argsort(paths, axis=-1)
+    ranked = np.take_along_axis(np.broadcast_to(weights, paths.shape), order, axis=-1)
+    cumulative = np.cumsum(ranked, axis=-1)
+    half = cumulative[..., -1:] * 0.5
+    position = np.argmax(cumulative >= half, axis=-1)
+    chosen = np.take_along_axis(order, position[..., None], axis=-1)
+    median: Floats = np.take_along_axis(paths, chosen, axis=-1)[..., 0]
+    return median

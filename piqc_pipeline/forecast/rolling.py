@@ -1,0 +1,186 @@
+"""What would have been forecast at each past origin? Members replayed night by night, without look-ahead.
+
+The same replay feeds the weights and quantiles of tonight's forecast and the scores of a backtest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from piqc_pipeline.errors import ForecastError
+from piqc_pipeline.forecast.combine import (
+    FLOOR_SHARE,
+    Buckets,
+    losses_at,
+    weighted_median,
+    weights_from,
+)
+from piqc_pipeline.forecast.grid import Floats, Grid, Ints
+from piqc_pipeline.forecast.members import Member, Night, Predictor
+from piqc_pipeline.forecast.members.residuals import TRAINING_DAYS
+
+LOSS_STRIDE_SECONDS = 600.0
+"""Whole paths are replayed every half hour; short ones at every bucket."""
+
+
+@dataclass
+class Replay:
+    """Paths of every member from every past origin.
+
+    Attributes:
+        grid: The series.
+        names: Members, in the order of the last axis.
+        buckets: Horizon buckets.
+        origins: Every bucket from the first cutoff on; the last origin may be the end of the series.
+        short: Paths from `origins`, shape (origins, short horizon, members); NaN where a member was not there.
+        long_origins: Every half hour.
+        long: Paths from `long_origins`, shape (long origins, horizon, members).
+        errors: Mean absolute error inside each bucket, shape (long origins, members, buckets).
+        nights: The fitted nights, oldest first.
+        last: The members fitted at the last cutoff, by name.
+        notes: Members that dropped out, with the reason.
+    """
+
+    grid: Grid
+    names: tuple[str, ...]
+    buckets: Buckets
+    origins: Ints
+    short: Floats
+    long_origins: Ints
+    long: Floats
+    errors: Floats
+    nights: tuple[Night, ...]
+    last: dict[str, Predictor]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def floor(self) -> Floats:
+        """Loss under which members count as equal, at each origin: from what was known at the first one."""
+        past = self.grid.values[: max(1, int(self.origins[0]))]
+        return np.full(len(self.origins), FLOOR_SHARE * float(np.std(past)))
+
+    def chosen(self, without: Sequence[str] = ()) -> Ints:
+        """Positions of the members that take part, some left out."""
+        return np.array([i for i, name in enumerate(self.names) if name not in without], dtype=np.int64)
+
+    def losses(self, origins: Ints) -> Floats:
+        """Rolling loss of every member as known at each origin, shape (origins, members, buckets)."""
+        return losses_at(self.errors, self.long_origins, origins, self.buckets, self.grid.day)
+
+    def combine(self, origins: Ints, paths: Floats, without: Sequence[str] = ()) -> Floats:
+        """The ensemble's path from each origin, shape (origins, horizon).
+
+        Args:
+            origins: Where the paths start.
+            paths: Shape (origins, horizon, members).
+            without: Names of members that are left out.
+        """
+        members = self.chosen(without)
+        weights = weights_from(self.losses(origins)[:, members], float(self.floor[0]))
+        weights = cold_start(weights, self.grid, origins, int(self.origins[0]), [self.names[i] for i in members])
+        horizon = paths.shape[1]
+        expanded = np.moveaxis(weights, 1, 2)[:, self.buckets.index_of(horizon)]
+        usable = paths[:, :, members]
+        absent = ~np.isfinite(usable)
+        if absent.any():
+            expanded = np.where(absent, 0.0, expanded)
+            usable = np.where(absent, 0.0, usable)
+        return np.maximum(weighted_median(usable, expanded), 0.0)
+
+
+def cold_start(weights: Floats, grid: Grid, origins: Ints, first: int, names: Sequence[str]) -> Floats:
+    """Under half a day of finished paths the last value alone is believed: equal weights hurt on trending demand."""
+    young = origins - first < grid.day // 2
+    if first >= grid.day or not young.any():
+        return weights
+    only = np.array([name == "last_value" for name in names], dtype=np.float64)
+    return np.where(young[:, None, None], only[None, :, None], weights)
+
+
+def nightly_cutoffs(grid: Grid, end: int, nights: int, least: int) -> list[int]:
+    """Cutoffs a day apart, the last one at `end`, none with fewer than `least` buckets before it."""
+    cutoffs = [end - grid.day * back for back in range(nights + 1)]
+    return sorted(cutoff for cutoff in cutoffs if cutoff >= max(1, least)) or [max(1, min(end, least))]
+
+
+def replay(
+    grid: Grid,
+    members: Sequence[Member],
+    cutoffs: Sequence[int],
+    end: int,
+    short_horizon: int,
+    horizon: int | None = None,
+) -> Replay:
+    """Fits every member at every cutoff and lets it forecast from every origin until the next.
+
+    Args:
+        grid: The series.
+        members: Forecasters; one that raises a `ForecastError` or has too little history is left out, and noted.
+        cutoffs: Ascending.
+        end: Last origin (inclusive).
+        short_horizon: Steps of the paths from every bucket.
+        horizon: Steps of the half-hourly paths; the end of the last horizon bucket if None.
+    """
+    buckets = Buckets.of(grid.step_seconds)
+    horizon = horizon or buckets.horizon
+    stride = grid.steps(LOSS_STRIDE_SECONDS)
+    origins = np.arange(cutoffs[0], end + 1)
+    long_origins = np.arange(cutoffs[0], end + 1, stride)
+    short = np.full((len(members), len(origins), short_horizon), np.nan)
+    long = np.full((len(members), len(long_origins), horizon), np.nan)
+    nights: list[Night] = []
+    last: dict[str, Predictor] = {}
+    notes: dict[str, None] = {}
+    for position, cutoff in enumerate(cutoffs):
+        until = cutoffs[position + 1] if position + 1 < len(cutoffs) else end + 1
+        night = Night(grid, cutoff, earlier=tuple(nights[-TRAINING_DAYS:]))
+        inside, inside_long = _between(origins, cutoff, until), _between(long_origins, cutoff, until)
+        last = {}
+        for index, member in enumerate(members):
+            try:
+                predictor = member.fit(night)
+            except ForecastError as error:
+                notes[f"{member.name} dropped out: {error}"] = None
+                continue
+            if predictor is None:
+                continue
+            last[member.name] = predictor
+            if inside.stop > inside.start:
+                short[index, inside] = predictor.predict(origins[inside], short_horizon)
+            if inside_long.stop > inside_long.start:
+                long[index, inside_long] = predictor.predict(long_origins[inside_long], horizon)
+        nights.append(night)
+    short, long = np.moveaxis(short, 0, 2), np.moveaxis(long, 0, 2)
+    errors = path_errors(grid, long_origins, long, buckets)
+    names = tuple(member.name for member in members)
+    return Replay(grid, names, buckets, origins, short, long_origins, long, errors, tuple(nights), last, tuple(notes))
+
+
+def _between(origins: Ints, first: int, until: int) -> slice:
+    return slice(int(np.searchsorted(origins, first)), int(np.searchsorted(origins, until)))
+
+
+def targets(grid: Grid, origins: Ints, horizon: int) -> Floats:
+    """What came: shape (origins, horizon), NaN in gaps and past the end."""
+    index = origins[:, None] + np.arange(horizon)[None, :]
+    inside = index < len(grid.values)
+    index = np.minimum(index, len(grid.values) - 1)
+    return np.where(inside & grid.known[index], grid.values[index], np.nan)
+
+
+def path_errors(grid: Grid, origins: Ints, paths: Floats, buckets: Buckets) -> Floats:
+    """Mean absolute error inside each bucket, shape (origins, members, buckets).
+
+    Gaps are left out of the mean; NaN where nothing was measured or the bucket has not ended.
+    """
+    horizon = buckets.horizon
+    actual = targets(grid, origins, horizon)
+    error = np.abs(paths[:, :horizon] - actual[:, :, None])
+    known = np.isfinite(error)
+    sums = np.add.reduceat(np.where(known, error, 0.0), buckets.starts, axis=1)
+    counts = np.add.reduceat(known, buckets.starts, axis=1, dtype=np.int64)
+    finished = origins[:, None] + np.array(buckets.ends)[None, :] <= len(grid.values)
+    valid = (counts > 0) & finished[:, :, None]
+    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=valid)
+    return np.moveaxis(means, 2, 1)

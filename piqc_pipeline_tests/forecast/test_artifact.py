@@ -1,0 +1,103 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing, NoWorkloadAccepted
+from piqc_pipeline.forecast import artifact
+from piqc_pipeline.forecast.model import CandidateModel
+from piqc_pipeline.forecast.policy import TrainPolicy
+from piqc_pipeline.forecast.train import train
+from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
+
+WEB = "c/ns/Deployment/web"
+
+
+@pytest.fixture(scope="module")
+def candidate() -> CandidateModel:
+    series = series_of(daily_wave(days=6))
+    return train([series], series.end, TrainPolicy(with_prophet=False, replay_nights=3))
+
+
+def later(candidate: CandidateModel, hours: int, accepted: bool = True) -> CandidateModel:
+    moment = candidate.trained_at + timedelta(hours=hours)
+    entries = {
+        name: replace(entry, accepted=accepted, issued_at=moment, reasons=() if accepted else ("worse",))
+        for name, entry in candidate.workloads.items()
+    }
+    return replace(candidate, trained_at=moment, workloads=entries)
+
+
+def promote(candidate: CandidateModel, model_dir, **options):
+    artifact.write_candidate(candidate, model_dir / "candidate")
+    return artifact.promote(model_dir / "candidate", model_dir, **options)
+
+
+def test_promoted_artifact_says_what_was_trained(candidate, tmp_path):
+    current = promote(candidate, tmp_path)
+    loaded = artifact.load(current)
+    assert loaded.schema_version == "piqc-predictor.v1"
+    assert loaded.workloads == dict(candidate.workloads)
+    names = {"predictor.json", "predictor.json.sha256", "model_card.md", "forecast.csv", "prophet_model.pkl"}
+    assert {path.name for path in current.iterdir()} == names
+
+
+def test_missing_artifact_is_an_error_that_says_what_to_do(tmp_path):
+    with pytest.raises(ArtifactMissing, match="piqc train"):
+        artifact.load(tmp_path / "current")
+
+
+def test_one_changed_byte_is_noticed(candidate, tmp_path):
+    current = promote(candidate, tmp_path)
+    path = current / "predictor.json"
+    path.write_bytes(path.read_bytes().replace(b'"accepted":true', b'"accepted":false', 1))
+    with pytest.raises(ArtifactAltered, match="SHA-256"):
+        artifact.load(current)
+
+
+def test_cut_off_file_with_a_fitting_hash_breaks_the_schema(candidate, tmp_path):
+    import hashlib
+
+    current = promote(candidate, tmp_path)
+    text = (current / "predictor.json").read_bytes()[:-5]
+    (current / "predictor.json").write_bytes(text)
+    (current / "predictor.json.sha256").write_text(hashlib.sha256(text).hexdigest() + "  predictor.json\n")
+    with pytest.raises(ArtifactAltered, match="schema"):
+        artifact.load(current)
+
+
+def test_rejected_candidate_never_replaces_an_accepted_forecast(candidate, tmp_path):
+    promote(candidate, tmp_path)
+    other = replace(next(iter(candidate.workloads.values())), workload="c/ns/Deployment/other")
+    rejected = later(candidate, 24, accepted=False)
+    mixed = replace(rejected, workloads={**rejected.workloads, other.workload: other})
+    current = promote(mixed, tmp_path)
+    loaded = artifact.load(current)
+    assert loaded.workloads[WEB].accepted and loaded.workloads[WEB].issued_at == candidate.trained_at
+    assert loaded.workloads[other.workload].accepted
+
+
+def test_nothing_is_promoted_when_no_workload_was_accepted(candidate, tmp_path):
+    current = promote(candidate, tmp_path)
+    before = artifact.load(current).sha256
+    with pytest.raises(NoWorkloadAccepted, match="stays"):
+        promote(later(candidate, 24, accepted=False), tmp_path)
+    assert artifact.load(current).sha256 == before
+
+
+def test_rollback_puts_the_artifact_before_back_into_use(candidate, tmp_path):
+    promote(candidate, tmp_path)
+    promote(later(candidate, 24), tmp_path)
+    versions = artifact.versions_in(tmp_path)
+    assert [entry.is_current for entry in versions] == [True, False]
+    assert artifact.rollback(tmp_path) == versions[1].version
+    assert artifact.load(tmp_path / "current").trained_at == candidate.trained_at
+    with pytest.raises(ArtifactMissing, match="older"):
+        artifact.rollback(tmp_path)
+
+
+def test_only_the_newest_artifacts_are_kept(candidate, tmp_path):
+    for day in range(4):
+        promote(later(candidate, 24 * day), tmp_path, keep=2)
+    kept = [entry.trained_at for entry in artifact.versions_in(tmp_path)]
+    assert kept == [candidate.trained_at + timedelta(hours=72), candidate.trained_at + timedelta(hours=48)]
