@@ -16,6 +16,7 @@ class WorkloadInventory:
         replicas: Replicas the owner's spec asked for when the snapshot was taken; None where it has no such field.
         pods: Names of its pods in the snapshot; pods long gone are joined by the prefix of their generated names.
         max_num_seqs: Requests that one replica runs at once, from the engine's arguments; None where not given.
+        capacity_rate_per_replica: Requests/s that keep one replica 100 % busy, where somebody measured it.
     """
 
     id: str
@@ -26,6 +27,7 @@ class WorkloadInventory:
     replicas: int | None = None
     pods: tuple[str, ...] = ()
     max_num_seqs: int | None = None
+    capacity_rate_per_replica: float | None = None
 
     @property
     def cluster(self) -> str:
