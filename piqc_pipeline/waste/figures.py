@@ -6,7 +6,8 @@ Types only; `assess.py` computes them. Dollars are USD; unknown is `None` with a
 from dataclasses import dataclass, field
 from typing import Literal
 
-from piqc_pipeline.facts.snapshot import Confidence, Sharing, Unknown
+from piqc_pipeline.facts.build import PricedFacts
+from piqc_pipeline.facts.snapshot import ClusterSnapshot, Confidence, Sharing, Unknown
 
 Bucket = Literal[
     "allocated", "dark", "fragmented", "unhealthy", "cordoned", "not_ready", "tainted", "shared", "placement_unknown"
@@ -167,6 +168,11 @@ class WorkloadFigures:
         tier_usd_per_day: Overpay against the reference's tier table (by parameter count alone).
         misplaced_usd_per_day: Overpay against `fit.smaller_product`, on the busy share only: no dollar of idle.
         age_hours: Since the topmost owner was created.
+        memory_gib_per_device: Of the accelerator with the least.
+        supports_bf16: The hardware computes in bfloat16; None where the product is not in the catalog.
+        interconnect: `NVSwitch NVLink PCIe xgmi roce ici` among the devices of one node, by product and count.
+        gpus_per_node: Accelerators installed on the node of the first pod.
+        nodes: Nodes that its pods stand on.
     """
 
     id: str
@@ -193,6 +199,11 @@ class WorkloadFigures:
     misplaced_usd_per_day: float | None
     fit: Fit | None
     age_hours: float | None
+    memory_gib_per_device: float | None = None
+    supports_bf16: bool | None = None
+    interconnect: str | None = None
+    gpus_per_node: float | None = None
+    nodes: int = 0
     unknown: tuple[Unknown, ...] = ()
 
 
@@ -274,3 +285,9 @@ class WasteReport:
     summary: WasteSummary
     unknown: tuple[Unknown, ...] = ()
     by_workload: dict[str, WorkloadFigures] = field(default_factory=dict)
+
+    def priced_facts(self, snapshot: ClusterSnapshot) -> PricedFacts:
+        """Its figures as facts, for `piqc_pipeline.facts.build.build_bundle`."""
+        from piqc_pipeline.waste.as_facts import priced_facts
+
+        return priced_facts(self, snapshot)

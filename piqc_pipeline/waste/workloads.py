@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from piqc_pipeline.facts.snapshot import AcceleratorReading, Node, Pod, Unknown, Workload
 from piqc_pipeline.waste.capacity import Holding
@@ -16,12 +17,16 @@ from piqc_pipeline.waste.figures import Fit, PoolCapacity, Price, WorkloadFigure
 from piqc_pipeline.waste.fit import Room, judge_fit, smaller_products, tier_overpay_usd_per_hour
 from piqc_pipeline.waste.prices import PriceList
 
+_T = TypeVar("_T")
+
 HOURS_PER_DAY = 24
 SOURCE_ORDER = ("dcgm", "prometheus", "engine", "exec")
 """Of several sources for the same pod the first that states a utilization is taken."""
 
 SAME_WITHIN_POINTS = 1.0
 """Devices that a pod sees beyond its request are alike, and any of them may stand for its own, within this spread."""
+
+NVSWITCH_FROM_GPUS = 8
 
 AGE_FLAG_HOURS = 72.0
 """A workload older than this is marked in the table."""
@@ -138,8 +143,35 @@ def workload_figures(
         misplaced_usd_per_day=misplaced,
         fit=fit,
         age_hours=None if workload.created_at is None else max(0.0, (now - workload.created_at).total_seconds() / 3600),
+        memory_gib_per_device=min(
+            (gib for gib in (memory.get((one.holding.node, one.holding.resource)) for one in held) if gib is not None),
+            default=None,
+        ),
+        supports_bf16=_same([one.product.bf16 if one.product else None for one in held]),
+        interconnect=_same([_interconnect(one) for one in held]),
+        gpus_per_node=next((one.pool.installed for one in held if one.pool), None),
+        nodes=len({pod.node for pod in pods if pod.holds and pod.node}),
         unknown=(*workload.unknown, *unknown),
     )
+
+
+def _same(values: Sequence[_T | None]) -> _T | None:
+    """The value on which all agree, else None."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _interconnect(part: Held) -> str | None:
+    """How the devices of one node are joined.
+
+    NVSwitch joins eight or more SXM boards from Ampere on; V100 boards and four-board servers have direct NVLink.
+    """
+    if part.product is None or part.pool is None:
+        return None
+    if part.product.link != "nvlink":
+        return {"pcie": "PCIe"}.get(part.product.link, part.product.link)
+    switched = (part.pool.installed or 0) >= NVSWITCH_FROM_GPUS and part.product.bf16
+    return "NVSwitch" if switched else "NVLink"
 
 
 def replicas(workload: Workload, pods: Sequence[Pod]) -> int:
