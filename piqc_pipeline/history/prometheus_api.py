@@ -5,6 +5,7 @@ VictoriaMetrics, managed services) by a bearer token, basic authentication, TLS 
 """
 
 import itertools
+import ssl
 import time as clock
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class PrometheusClient:
                 transport=transport,
                 follow_redirects=True,
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise PrometheusError(f"cannot use {self._base}: {error}; check the CA file and the headers") from error
 
     def close(self) -> None:
@@ -191,8 +192,8 @@ class PrometheusClient:
     def _matrix(self, path: str, form: dict[str, str]) -> Matrix:
         data, warnings = self._ask(path, form)
         try:
-            decoded = _DATA.decode(data)
-        except msgspec.MsgspecError as error:
+            decoded = _decoded(data)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise PrometheusError(f"{self._base} answers with something that is no result: {error}") from error
         points = [series.values if series.value is None else [series.value] for series in decoded.result]
         flat = np.fromiter(itertools.chain.from_iterable(itertools.chain.from_iterable(points)), dtype=np.float64)
@@ -287,6 +288,19 @@ def _retried(ask: Callable[[], tuple[bytes, tuple[str, ...]]]) -> tuple[bytes, t
     raise AssertionError
 
 
+def _decoded(data: bytes) -> _Data:
+    try:
+        return _DATA.decode(data)
+    except msgspec.ValidationError:
+        # `+Inf` is no number to the fast decoder; the slow one knows it and refuses what is really none.
+        plain = msgspec.json.decode(data)
+        for series in plain["result"] if isinstance(plain, dict) else ():
+            points = series["values"] if "values" in series else [series["value"]]
+            for point in points:
+                point[1] = float(point[1])
+        return msgspec.convert(plain, _Data)
+
+
 def _joined(one: Matrix, two: Matrix) -> Matrix:
     return Matrix(
         labels=one.labels + two.labels,
@@ -297,8 +311,8 @@ def _joined(one: Matrix, two: Matrix) -> Matrix:
     )
 
 
-def _verify(ca_file: Path | None) -> "str | bool":
-    return str(ca_file) if ca_file else True
+def _verify(ca_file: Path | None) -> ssl.SSLContext | bool:
+    return ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
 
 
 def _seconds(moment: datetime) -> str:

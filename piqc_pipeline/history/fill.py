@@ -1,0 +1,87 @@
+"""How is a range of the table filled from a source? Day by day, so that memory and losses stay at one day.
+
+The sources fetch, the stores keep; nothing is computed here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from piqc_pipeline.errors import PartitionInFuture
+from piqc_pipeline.history.inventory import WorkloadInventory
+from piqc_pipeline.history.samples import FetchedHistory, days_between, floor_to
+from piqc_pipeline.history.table import HistoryStore, Replaced
+
+
+class Fetches(Protocol):
+    """Anything with a `fetch` as `samples.HistorySource` describes it."""
+
+    def fetch(
+        self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
+    ) -> FetchedHistory:
+        """Rows whose buckets begin in `[start, end)`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What filling a range did: rows from the source, stored rows that stayed, and everything worth telling."""
+
+    rows_written: int
+    rows_kept: int
+    warnings: tuple[str, ...] = ()
+
+
+def fill(
+    store: HistoryStore,
+    source: Fetches,
+    start: datetime,
+    end: datetime,
+    inventory: Sequence[WorkloadInventory],
+    bucket_seconds: int,
+    now: datetime,
+    *,
+    force: bool = False,
+    days_at_once: int = 2,
+    on_days: Callable[[int], None] | None = None,
+) -> Filled:
+    """Fetch `[start, end)` and replace it in the store; buckets that have not ended at `now` are left for later.
+
+    Each step of a few days is fetched whole and replaced in one transaction. When a later step fails, the earlier ones
+    are stored and running the range again completes it.
+
+    Args:
+        store: Where rows go.
+        source: Where they come from.
+        start: First bucket.
+        end: Where the range ends.
+        inventory: Workloads to join to.
+        bucket_seconds: Width of a bucket.
+        now: The present.
+        force: Let emptier answers replace fuller rows.
+        days_at_once: Days fetched and written together.
+        on_days: Called with the number of days done by each step.
+
+    Raises:
+        PartitionInFuture: The range begins after `now`.
+    """
+    if start >= now:
+        raise PartitionInFuture(
+            f"cannot fill the history from {start:%Y-%m-%d %H:%M} UTC: it is only {now:%Y-%m-%d %H:%M} UTC; "
+            "choose a past day"
+        )
+    end = min(end, floor_to(now, bucket_seconds))
+    written, kept, warnings = 0, 0, list[str]()
+    days = days_between(start, end)
+    for position in range(0, len(days), days_at_once):
+        some = days[position : position + days_at_once]
+        first, last = max(start, some[0]), min(end, some[-1] + timedelta(days=1))
+        fetched = source.fetch(first, last, inventory, bucket_seconds)
+        outcome: Replaced = store.replace(first, last, fetched.frame, force=force)
+        written += outcome.rows_written
+        kept += outcome.rows_kept
+        warnings += [*fetched.warnings, *outcome.warnings]
+        if on_days is not None:
+            on_days(len(some))
+    return Filled(written, kept, tuple(dict.fromkeys(warnings)))

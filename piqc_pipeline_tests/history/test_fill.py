@@ -1,0 +1,67 @@
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from piqc_pipeline.errors import PartitionInFuture, PrometheusError
+from piqc_pipeline.history.fill import fill
+from piqc_pipeline.history.inventory import WorkloadInventory
+from piqc_pipeline.history.samples import FetchedHistory
+from piqc_pipeline.history.store import open_store
+from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
+
+
+class Constant:
+    """A source of 0.5 in every bucket, which fails from an instant on."""
+
+    def __init__(self, fails_at: datetime | None = None) -> None:
+        self.fails_at = fails_at
+
+    def fetch(
+        self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
+    ) -> FetchedHistory:
+        if self.fails_at and end > self.fails_at:
+            raise PrometheusError("gone")
+        buckets = int((end - start).total_seconds() // bucket_seconds)
+        return FetchedHistory(rows([0.5] * buckets, start=start, step_seconds=bucket_seconds), ("a warning",))
+
+
+def test_a_day_that_has_not_begun_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PartitionInFuture, match="cannot fill the history from 2025-01-07 00:00 UTC: it is only"):
+        fill(open_store(tmp_path / "h.duckdb"), Constant(), NEXT_DAY, NEXT_DAY + timedelta(days=1), (), 300, DAY)
+    assert not (tmp_path / "h.duckdb").exists()
+
+
+def test_a_bucket_that_has_not_ended_is_left_for_later(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "h.duckdb")
+    filled = fill(store, Constant(), DAY, NEXT_DAY, (), 300, DAY + timedelta(minutes=14))
+    assert (filled.rows_written, filled.warnings) == (2, ("a warning",))
+    assert store.newest() == DAY + timedelta(minutes=10)
+
+
+def test_a_source_that_dies_in_the_middle_leaves_whole_days_and_the_next_run_completes_them(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "h.duckdb")
+    end = DAY + timedelta(days=3)
+    with pytest.raises(PrometheusError):
+        fill(store, Constant(NEXT_DAY), DAY, end, (), 3600, end, days_at_once=1)
+    assert store.read().height == 24
+    fill(store, Constant(), DAY, end, (), 3600, end, days_at_once=1)
+    assert store.read().equals(rows([0.5] * 72, step_seconds=3600))
+
+
+def test_progress_is_told_in_days(tmp_path: Path) -> None:
+    done: list[int] = []
+    end = DAY + timedelta(days=5)
+    fill(open_store(tmp_path / "h.duckdb"), Constant(), DAY, end, (), 3600, end, on_days=done.append)
+    assert done == [2, 2, 1]
+
+
+def test_what_is_filled_twice_or_in_overlapping_ranges_is_the_same(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "h.duckdb")
+    end = DAY + timedelta(days=2)
+    for first in (DAY, DAY + timedelta(hours=7), DAY):
+        fill(store, Constant(), first, end, (), 3600, end)
+    assert store.read().equals(rows([0.5] * 48, step_seconds=3600))
+    assert store.read().select(pl.struct("workload", "ts").is_duplicated().any()).item() is False
