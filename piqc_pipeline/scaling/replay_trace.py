@@ -1,0 +1,174 @@
+"""Which demand is replayed, at which scale, and what goes wrong in it?
+
+Reading, scaling and injections; the replay itself is in `replay_engine.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from piqc_pipeline.errors import HistoryFileUnreadable, TraceUnreadable
+from piqc_pipeline.forecast.series import SECONDS_PER_DAY, DemandSeries, series_from_history, series_from_trace
+from piqc_pipeline.scaling.replay_engine import TICK_SECONDS
+
+Floats = NDArray[np.float64]
+
+Injection = Literal["none", "outage", "stale", "gap", "burst", "double_lead"]
+INJECTIONS: tuple[Injection, ...] = ("outage", "stale", "gap", "burst", "double_lead")
+
+OUTAGE_SECONDS = 2 * 3600
+GAP_SECONDS = 3600
+BURST_SECONDS = 20 * 60
+BURST_FACTOR = 2.0
+START_SPREAD = 1.5
+"""Ratio of the 95th to the 50th percentile of start times: images and weights come from caches or not."""
+Z95 = 1.6449
+
+
+def read_trace(path: Path) -> list[DemandSeries]:
+    """Every series of a tidy trace (`ts, series_id, value`), a history file, or a `ds,y` CSV.
+
+    Raises:
+        TraceUnreadable: It is missing, cut off, foreign, or holds no series.
+    """
+    import polars as pl
+
+    if not path.is_file():
+        raise TraceUnreadable(f"cannot read trace {path}: no such file")
+    try:
+        frame = pl.read_csv(path, try_parse_dates=True) if path.suffix == ".csv" else pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceUnreadable(
+            f"cannot read trace {path}: {str(error).splitlines()[0]}; it must be a Parquet or CSV file"
+        ) from error
+    names = set(frame.columns)
+    try:
+        if {"ts", "series_id", "value"} <= names:
+            found = series_from_trace(frame)
+        elif {"ts", "workload", "demand_replicas"} <= names:
+            found = series_from_history(frame)
+        elif {"ds", "y"} <= names:
+            renamed = frame.rename({"ds": "ts", "y": "value"}).with_columns(pl.lit(path.stem).alias("series_id"))
+            found = series_from_trace(renamed)
+        else:
+            found = _from_history_file(path)
+    except (pl.exceptions.PolarsError, HistoryFileUnreadable) as error:
+        raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
+    if not any(np.isfinite(series.demand).any() for series in found):
+        raise TraceUnreadable(f"cannot read trace {path}: it holds no value")
+    return found
+
+
+def _from_history_file(path: Path) -> list[DemandSeries]:
+    """A history file in the native form (offered rate and capacity)."""
+    from datetime import UTC, datetime
+
+    from piqc_pipeline.history.files import FileSource
+
+    begin, end = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    return series_from_history(FileSource(path).fetch(begin, end, (), 60).frame)
+
+
+def scaled(series: DemandSeries, peak_replicas: float) -> DemandSeries:
+    """The series with its highest value at `peak_replicas` (replicas at 100 %)."""
+    highest = float(np.nanmax(series.demand, initial=0.0))
+    factor = peak_replicas / highest if highest > 0 else 1.0
+    return replace(series, demand=series.demand * factor, unit="replicas")
+
+
+def skip_reason(series: DemandSeries) -> str | None:
+    """Why a series cannot be replayed, or None."""
+    days = len(series.demand) * series.step_seconds / SECONDS_PER_DAY
+    known = int(np.isfinite(series.demand).sum())
+    if days < 3:
+        return f"{days:.1f} days: replay needs 3, the first half to learn from"
+    if known < len(series.demand) / 2:
+        return f"only {known} of {len(series.demand)} buckets were measured"
+    if not np.nanmax(series.demand) > 0:
+        return "demand is zero throughout"
+    return None
+
+
+def bridged(series: DemandSeries) -> Floats:
+    """Demand with its gaps bridged by straight lines."""
+    known = np.isfinite(series.demand)
+    index = np.arange(len(series.demand))
+    filled: Floats = np.interp(index, index[known], series.demand[known])
+    return filled
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """A series at the replay's step.
+
+    Attributes:
+        demand: Between the middles of two buckets demand moves in a straight line: a step at each edge would punish
+            every policy without foresight for the coarseness of the record.
+        known: Whether the bucket was measured.
+    """
+
+    demand: Floats
+    known: NDArray[np.bool_]
+
+
+def to_ticks(series: DemandSeries, filled: Floats) -> Ticks:
+    """The series at steps of 15 s."""
+    per_bucket = series.step_seconds // TICK_SECONDS
+    ticks = np.arange(len(filled) * per_bucket)
+    middles = (np.arange(len(filled)) + 0.5) * per_bucket
+    return Ticks(np.interp(ticks + 0.5, middles, filled), np.repeat(np.isfinite(series.demand), per_bucket))
+
+
+def start_delays(ticks: int, lead_seconds: float, seed: int) -> NDArray[np.int64]:
+    """Ticks until a replica asked for at each tick is ready: lognormal, `lead_seconds` its 95th percentile.
+
+    One draw a tick, the same for every policy; never under 2 ticks nor over twice the lead time.
+    """
+    sigma = np.log(START_SPREAD) / Z95
+    median = lead_seconds / START_SPREAD
+    drawn = median * np.exp(sigma * np.random.default_rng(seed).standard_normal(ticks))
+    low, high = 1, max(2, int(2 * lead_seconds / TICK_SECONDS))
+    delays: NDArray[np.int64] = np.clip(np.round(drawn / TICK_SECONDS), low, high).astype(np.int64)
+    return delays
+
+
+def daily_peaks(demand: Floats, first_tick: int, days: int) -> list[int]:
+    """Tick of each scored day's highest demand."""
+    day = SECONDS_PER_DAY // TICK_SECONDS
+    starts = [first_tick + day * index for index in range(days)]
+    return [start + int(np.argmax(demand[start : start + day])) for start in starts]
+
+
+def inject(
+    kind: Injection, demand: Floats, planned: Sequence[Floats], gap: NDArray[np.bool_], peaks: Sequence[int]
+) -> tuple[Floats, list[Floats], NDArray[np.bool_]]:
+    """What a fault changes: demand, the plans (NaN: the read fails), the gaps of live demand.
+
+    Outage: the predictor is away in the two hours up to each day's peak. Stale: it has no fresh data for a whole day
+    (the middle one) and answers 503. Gap: live demand and predictor are both away in the hour up to the peak. Burst:
+    demand doubles for 20 minutes from the peak on, unforeseen.
+    """
+    demand, gap, plans = demand.copy(), gap.copy(), [plan.copy() for plan in planned]
+    day = SECONDS_PER_DAY // TICK_SECONDS
+    if kind == "outage":
+        for peak in peaks:
+            for plan in plans:
+                plan[max(0, peak - OUTAGE_SECONDS // TICK_SECONDS) : peak] = np.nan
+    elif kind == "stale":
+        middle = peaks[len(peaks) // 2] // day * day
+        for plan in plans:
+            plan[middle : middle + day] = np.nan
+    elif kind == "gap":
+        for peak in peaks:
+            away = slice(max(0, peak - GAP_SECONDS // TICK_SECONDS), peak)
+            gap[away] = True
+            for plan in plans:
+                plan[away] = np.nan
+    elif kind == "burst":
+        for peak in peaks:
+            demand[peak : peak + BURST_SECONDS // TICK_SECONDS] *= BURST_FACTOR
+    return demand, plans, gap
