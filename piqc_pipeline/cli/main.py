@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": ("scaling", "Compare written manifests with the live objects."),
     "serve": ("serve", "Run the capacity predictor service."),
     "settings": ("settings", "Print the effective settings and their origin."),
+    "completion": ("scan", "Print the completion script of a shell."),
     "demo": ("demo", "Run the whole pipeline on the shipped demo."),
 }
 
