@@ -63,6 +63,21 @@ class Buckets:
         return sums
 
 
+@dataclass(frozen=True)
+class Losses:
+    """Rolling losses of the members, as of the newest finished path of each bucket.
+
+    Attributes:
+        sums: Weighted sums, shape (half-lives, members, buckets).
+        weights: Sum of the weights, same shape.
+        newest: Newest finished origin of each bucket, as index.
+    """
+
+    sums: Floats
+    weights: Floats
+    newest: Ints
+
+
 def rolling_losses(errors: Floats, origins: Ints, day: int) -> tuple[Floats, Floats]:
     """Weighted sums and weights after each origin.
 

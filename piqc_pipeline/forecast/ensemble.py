@@ -1,10 +1,12 @@
 """Which members make the ensemble, and which forecasts are only its references?"""
 
-from piqc_pipeline.forecast.members import Member, Night
+from dataclasses import dataclass
+
+from piqc_pipeline.forecast.members import Member, Night, Season
 from piqc_pipeline.forecast.members import prophet as prophet_member
 from piqc_pipeline.forecast.members.levels import ExponentialSmoothing, LastValue, MovingAverage, SeasonalNaive
 from piqc_pipeline.forecast.members.prophet import ProphetSeason, ProphetSettings
-from piqc_pipeline.forecast.members.residuals import AutoregressiveSeason, CarriedSeason, PlainSeason
+from piqc_pipeline.forecast.members.residuals import AutoregressiveSeason, CarriedSeason, PlainSeason, SeasonFit
 from piqc_pipeline.forecast.members.seasons import fit_profile, fit_ridge
 from piqc_pipeline.forecast.model import PROPHET, SAME_TIME_YESTERDAY, WorkloadForecast
 
@@ -55,20 +57,50 @@ class ProphetNights:
         return season
 
 
-def members_of(with_prophet: bool = True, nights: ProphetNights | None = None) -> list[Member]:
-    """The nine members of the design (section 1) and the references, in a fixed order."""
+@dataclass(frozen=True)
+class SeasonFits:
+    """How the seasonal members are fitted.
+
+    Attributes:
+        ridge: Fourier terms with a trend.
+        profile: Median day.
+        prophet: Prophet; None leaves it out of the ensemble.
+    """
+
+    ridge: SeasonFit = fit_ridge
+    profile: SeasonFit = fit_profile
+    prophet: SeasonFit | None = None
+
+
+def _kept(night: Night) -> Season | None:
+    """Fits nothing: a season that the night does not hold yet stays absent."""
+    return None
+
+
+KEPT = SeasonFits(_kept, _kept, _kept)
+"""For nights that were fitted before."""
+
+
+def members_of(fits: SeasonFits) -> list[Member]:
+    """The nine members of the design (section 1), in a fixed order; eight without Prophet."""
     members: list[Member] = [
         LastValue(),
         MovingAverage(),
         ExponentialSmoothing(),
         SeasonalNaive("day_carried", 1),
         SeasonalNaive("week_carried", 7),
-        CarriedSeason("ridge_carried", "ridge", fit_ridge, 6 * HOUR),
-        AutoregressiveSeason("ridge_ar", "ridge", fit_ridge),
-        AutoregressiveSeason("profile_ar", "profile", fit_profile),
-        SeasonalNaive(SAME_TIME_YESTERDAY, 1, carry=False),
+        CarriedSeason("ridge_carried", "ridge", fits.ridge, 6 * HOUR),
+        AutoregressiveSeason("ridge_ar", "ridge", fits.ridge),
+        AutoregressiveSeason("profile_ar", "profile", fits.profile),
     ]
-    if with_prophet:
-        fit = (nights or ProphetNights(0)).fit
-        members += [CarriedSeason("prophet_carried", "prophet", fit, None), PlainSeason(PROPHET, "prophet", fit)]
+    if fits.prophet is not None:
+        members.append(CarriedSeason(PROPHET_MEMBERS[0], "prophet", fits.prophet, None))
     return members
+
+
+def references_of(fits: SeasonFits) -> list[Member]:
+    """Forecasts that are only compared with."""
+    references: list[Member] = [SeasonalNaive(SAME_TIME_YESTERDAY, 1, carry=False)]
+    if fits.prophet is not None:
+        references.append(PlainSeason(PROPHET, "prophet", fits.prophet))
+    return references

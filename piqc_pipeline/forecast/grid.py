@@ -60,6 +60,11 @@ class Grid:
             return None
         return np.round(offsets / self.step_seconds).astype(np.int64)
 
+    @property
+    def clock_changes(self) -> bool:
+        """Whether the local clock is put forward or back in this history or within the week after it."""
+        return self._offset_steps is not None
+
     def same_time(self, index: Ints, days: int) -> Ints:
         """The buckets of the same local time `days` days before; daylight saving is followed."""
         lagged = index - days * self.day

@@ -4,7 +4,10 @@ The quantile of a maximum is not the maximum of quantiles, so the maximum itself
 and an adaptive level repairs what is left (adaptive conformal inference: Gibbs and Candes 2021).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ LEVEL_SPAN = 0.3
 LEVEL_LIMITS = (0.02, 0.995)
 SCALE_FLOOR_SHARE = 0.02
 LEAST_RESIDUALS = 12
+HIGH = 0.9
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ def scale_of(peak: Floats, largest: Floats | float) -> Floats:
     return np.sqrt(np.maximum(np.maximum(np.abs(peak), SCALE_FLOOR_SHARE * np.asarray(largest)), 1e-12))
 
 
+@lru_cache(maxsize=16)
 def clock_kernel(day: int) -> Floats:
     """Weight by distance in the time of day, in steps modulo a day."""
     distance = np.arange(day)
@@ -113,10 +118,7 @@ class Calibration:
             for row, position in enumerate(block):
                 done = position - self.steps
                 if done >= first and np.isfinite(self.actual[done]) and np.isfinite(quantiles[done]):
-                    level += LEVEL_RATE * (float(self.actual[done] > quantiles[done]) - (1 - quantile))
-                    level = min(
-                        max(level, quantile - LEVEL_SPAN, LEVEL_LIMITS[0]), quantile + LEVEL_SPAN, LEVEL_LIMITS[1]
-                    )
+                    level = adapted(level, bool(self.actual[done] > quantiles[done]), quantile)
                 levels[position] = level
                 total = cumulative[row, -1] if len(ranked) else 0.0
                 if total <= 0:
@@ -145,6 +147,81 @@ class Calibration:
         weight = np.where(seen, clock_kernel(self.day)[age % self.day] * recency[None, :], 0.0)
         weight[seen.sum(axis=1) < LEAST_RESIDUALS] = 0.0
         return self.residuals[positions], np.cumsum(weight, axis=1)
+
+
+def adapted(level: float, was_above: bool, quantile: float) -> float:
+    """The adaptive level after one more finished window (Gibbs and Candes 2021, eq. 2), kept near the quantile."""
+    level += LEVEL_RATE * (float(was_above) - (1 - quantile))
+    return min(max(level, quantile - LEVEL_SPAN, LEVEL_LIMITS[0]), quantile + LEVEL_SPAN, LEVEL_LIMITS[1])
+
+
+def scale_at(peak: float, largest: float) -> float:
+    """`scale_of` for one number."""
+    return math.sqrt(max(abs(peak), SCALE_FLOOR_SHARE * largest, 1e-12))
+
+
+@lru_cache(maxsize=64)
+def _age_weights(day: int, steps: int) -> Floats:
+    """Weight of a miss by how many origins lie between it and the newest finished one."""
+    age = steps + np.arange(round(RESIDUAL_DAYS * day))
+    return clock_kernel(day)[age % day] * 2.0 ** (-age / (AGE_HALF_LIFE_DAYS * day))
+
+
+@dataclass(frozen=True)
+class PastMisses:
+    """Normalized misses of a week, kept in order of size so that a new one costs microseconds.
+
+    Attributes:
+        day: Buckets of a day.
+        steps: Width of the window.
+        count: Origins so far, the newest finished one is `count - 1`; those without a miss count too.
+        ranked: Misses, smallest first.
+        origins: Origin of each of them.
+    """
+
+    day: int
+    steps: int
+    count: int
+    ranked: Floats
+    origins: Ints
+
+    @staticmethod
+    def of(residuals: Floats, steps: int, day: int) -> "PastMisses":
+        """From misses one an origin, oldest first, NaN where not measured; the newest week is kept."""
+        kept = residuals[-round(RESIDUAL_DAYS * day) :]
+        known = np.flatnonzero(np.isfinite(kept))
+        order = known[np.argsort(kept[known], kind="stable")]
+        return PastMisses(day, steps, len(kept), kept[order], order)
+
+    def in_order(self) -> Floats:
+        """The misses one an origin, oldest first, NaN where not measured."""
+        first = max(0, self.count - round(RESIDUAL_DAYS * self.day))
+        result = np.full(self.count - first, np.nan)
+        result[self.origins - first] = self.ranked
+        return result
+
+    def after(self, residual: float) -> "PastMisses":
+        """With one more finished origin; NaN where not measured. The origin of a week ago leaves."""
+        ranked, origins, count = self.ranked, self.origins, self.count + 1
+        oldest = count - round(RESIDUAL_DAYS * self.day)
+        leaving = np.flatnonzero(origins < oldest)
+        if len(leaving):
+            ranked, origins = np.delete(ranked, leaving), np.delete(origins, leaving)
+        if math.isfinite(residual):
+            position = int(np.searchsorted(ranked, residual, side="right"))
+            ranked, origins = np.insert(ranked, position, residual), np.insert(origins, position, count - 1)
+        return PastMisses(self.day, self.steps, count, ranked, origins)
+
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        """Quantiles for the origin that comes `steps` after the newest miss; NaN with too few misses.
+
+        The same weights as `Calibration`: newer misses and those of the same time of day weigh more.
+        """
+        if len(self.ranked) < LEAST_RESIDUALS:
+            return [math.nan] * len(levels)
+        cumulative = np.cumsum(_age_weights(self.day, self.steps)[self.count - 1 - self.origins])
+        total, last = float(cumulative[-1]), len(cumulative) - 1
+        return [float(self.ranked[min(int(cumulative.searchsorted(level * total)), last)]) for level in levels]
 
 
 def pinball(actual: Floats, forecast: Floats, quantile: float) -> float:

@@ -12,7 +12,9 @@ from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast.combine import (
     FLOOR_SHARE,
     Buckets,
+    Losses,
     losses_at,
+    rolling_losses,
     weighted_median,
     weights_from,
 )
@@ -67,6 +69,20 @@ class Replay:
     def losses(self, origins: Ints) -> Floats:
         """Rolling loss of every member as known at each origin, shape (origins, members, buckets)."""
         return losses_at(self.errors, self.long_origins, origins, self.buckets, self.grid.day)
+
+    def losses_at_end(self, members: Ints) -> Losses:
+        """Rolling losses of some members as of the last origin."""
+        end = int(self.origins[-1])
+        sums, weights = rolling_losses(self.errors[:, members], self.long_origins, self.grid.day)
+        newest = np.searchsorted(self.long_origins, end - np.array(self.buckets.ends), side="right") - 1
+        shape = (sums.shape[0], len(members), self.buckets.count)
+        last_sums, last_weights = np.zeros(shape), np.zeros(shape)
+        for bucket, position in enumerate(newest):
+            if position >= 0:
+                last_sums[:, :, bucket] = sums[:, position, :, bucket]
+                last_weights[:, :, bucket] = weights[:, position, :, bucket]
+        origins = np.where(newest >= 0, self.long_origins[np.maximum(newest, 0)], self.long_origins[0] - 1)
+        return Losses(last_sums, last_weights, origins)
 
     def combine(self, origins: Ints, paths: Floats, without: Sequence[str] = ()) -> Floats:
         """The ensemble's path from each origin, shape (origins, horizon).

@@ -6,67 +6,62 @@ import numpy as np
 
 from piqc_pipeline.forecast.ensemble import REFERENCES
 from piqc_pipeline.forecast.grid import Floats, event_factors
-from piqc_pipeline.forecast.intervals import Calibrated, Calibration, scale_of
+from piqc_pipeline.forecast.intervals import scale_of
+from piqc_pipeline.forecast.live import Live
 from piqc_pipeline.forecast.model import ForecastTable
-from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import Replay, targets
 
-ADAPTING_DAYS = 1.5
-"""The adaptive level starts this long before it is used."""
-
-LOW, HIGH = 0.1, 0.9
+LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
 SPREAD_DAYS = 7
+DIGITS = 6
 
 
-def tabulate(
-    played: Replay, ensemble: Floats, calibration: Calibration, policy: TrainPolicy, workload: str
-) -> tuple[ForecastTable, Calibrated]:
-    """The table from the end of the series on, and the calibrated q90 of the past lead windows.
+def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = True) -> ForecastTable:
+    """The table from the newest bucket on.
+
+    The first lead window has its own calibrated quantiles with the adaptive level; later buckets use the misses of
+    their distance.
 
     Args:
-        played: The replay; its last origin is the end of the series.
-        ensemble: Combined short paths.
-        calibration: Of the lead window.
-        policy: For the table's length.
+        live: The state.
+        steps: Length of the table.
+        lead: Steps of the lead window; the state's first window.
         workload: For known events.
+        rounded: To six significant digits, so that 1,000 tables stay small on disk.
     """
-    grid = played.grid
-    end = int(played.origins[-1])
-    steps = grid.steps(policy.table_hours * 3600)
-    lead = calibration.steps
-    origin = np.array([end])
-    total = steps + lead
-    paths = np.full((1, total, len(played.names)), np.nan)
-    for position, name in enumerate(played.names):
-        if name in played.last:
-            paths[:, :, position] = played.last[name].predict(origin, total)
-    path = played.combine(origin, paths, without=REFERENCES)[0]
-    largest = float(calibration.largest[-1])
-    point, peak = residual_quantiles(played, lead, largest)
-    bucket = played.buckets.index_of(steps)
-    scale = scale_of(path[:steps], largest)
+    grid = live.grid
+    path = live.path(steps + lead)
+    bucket = live.buckets.index_of(steps)
     q50 = path[:steps]
-    lower = np.maximum(0.0, q50 + np.minimum(0.0, point[0][bucket]) * scale)
-    q90 = np.maximum(q50, q50 + point[1][bucket] * scale)
+    scale = scale_of(q50, live.largest)
+    lower = np.maximum(0.0, q50 + np.minimum(0.0, live.point[0][bucket]) * scale)
+    q90 = np.maximum(q50, q50 + live.point[1][bucket] * scale)
     peaks = np.max(np.lib.stride_tricks.sliding_window_view(path, lead)[:steps], axis=1)
-    peak_scale = scale_of(peaks, largest)
-    peak_q50 = np.maximum(0.0, peaks + peak[0][bucket] * peak_scale)
-    peak_q90 = peaks + peak[1][bucket] * peak_scale
-    first = max(0, len(calibration.origins) - 1 - round(ADAPTING_DAYS * grid.day))
-    high, middle = calibration.run(HIGH, first), calibration.run(0.5, len(calibration.origins) - 1)
-    if np.isfinite(high.quantile[-1]):
-        peak_q90[0] = high.quantile[-1]
-    if np.isfinite(middle.quantile[-1]):
-        peak_q50[0] = middle.quantile[-1]
-    peak_q90 = np.maximum.reduce([peak_q90, peak_q50, np.zeros(steps)])
-    factors = event_factors(grid.calendar, workload, grid.seconds(end + np.arange(steps)))
-    columns = [_tidy(column * factors) for column in (q50, q90, lower, peak_q50, peak_q90)]
-    start = datetime.fromtimestamp(grid.start_seconds + end * grid.step_seconds, UTC)
-    return ForecastTable(start, grid.step_seconds, *columns), high
+    peak_scale = scale_of(peaks, live.largest)
+    peak_q50 = np.maximum(0.0, peaks + live.peak[0][bucket] * peak_scale)
+    peak_q90 = peaks + live.peak[1][bucket] * peak_scale
+    if live.misses:
+        miss = live.misses[0]
+        middle, high = live.quantiles(miss, float(peaks[0]), (MIDDLE, miss.level))
+        if np.isfinite(high):
+            peak_q50[0], peak_q90[0] = middle, high
+    peak_q90 = np.maximum(np.maximum(peak_q90, peak_q50), 0.0)
+    columns = np.stack([q50, q90, lower, peak_q50, peak_q90])
+    if grid.calendar.events:
+        columns = columns * event_factors(grid.calendar, workload, grid.seconds(live.end + np.arange(steps)))
+    if rounded:
+        columns = tidy(columns)
+    start = datetime.fromtimestamp(grid.start_seconds + live.end * grid.step_seconds, UTC)
+    return ForecastTable(start, grid.step_seconds, *(tuple(column) for column in columns.tolist()))
 
 
 def residual_quantiles(played: Replay, lead: int, largest: float) -> tuple[Floats, Floats]:
     """Quantiles of normalized misses in each horizon bucket, of single buckets and of lead-window maxima.
+
+    Args:
+        played: The replay.
+        lead: Steps of the lead window.
+        largest: Largest demand so far.
 
     Returns:
         Two arrays of shape (2, buckets): q10 and q90 of the points, q50 and q90 of the maxima. Zero where nothing is
@@ -89,7 +84,7 @@ def residual_quantiles(played: Replay, lead: int, largest: float) -> tuple[Float
     peak_misses = (came - tops) / scale_of(tops, largest)
     for index, (begin, stop) in enumerate(zip(buckets.starts, buckets.ends, strict=True)):
         point[:, index] = _quantiles(misses[:, begin:stop], (LOW, HIGH), point[:, index - 1])
-        peak[:, index] = _quantiles(peak_misses[:, begin:stop], (0.5, HIGH), peak[:, index - 1])
+        peak[:, index] = _quantiles(peak_misses[:, begin:stop], (MIDDLE, HIGH), peak[:, index - 1])
     return point, peak
 
 
@@ -98,9 +93,9 @@ def _quantiles(values: Floats, levels: tuple[float, float], otherwise: Floats) -
     return np.quantile(known, levels) if len(known) else otherwise
 
 
-def _tidy(column: Floats) -> tuple[float, ...]:
-    """Six significant digits: a table of 1,000 workloads stays readable and small."""
-    with np.errstate(divide="ignore"):
-        digits = 5 - np.floor(np.log10(np.where(column > 0, column, 1.0)))
+def tidy(columns: Floats) -> Floats:
+    """Six significant digits."""
+    digits = DIGITS - 1 - np.floor(np.log10(np.where(columns > 0, columns, 1.0)))
     factor = 10.0 ** np.clip(digits, -300, 300)
-    return tuple((np.round(column * factor) / factor).tolist())
+    rounded: Floats = np.round(columns * factor) / factor
+    return rounded

@@ -12,9 +12,17 @@ import numpy as np
 
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast import fallback
-from piqc_pipeline.forecast.ensemble import PROPHET_MEMBERS, REFERENCES, ProphetNights, members_of
+from piqc_pipeline.forecast.ensemble import (
+    PROPHET_MEMBERS,
+    REFERENCES,
+    ProphetNights,
+    SeasonFits,
+    members_of,
+    references_of,
+)
 from piqc_pipeline.forecast.grid import Floats, Grid, prepare
-from piqc_pipeline.forecast.intervals import Calibration, coverage, window_maximum
+from piqc_pipeline.forecast.intervals import Calibration, PastMisses, coverage, window_maximum
+from piqc_pipeline.forecast.live import Live, Misses
 from piqc_pipeline.forecast.model import (
     CONSTANT,
     DAYS_5H,
@@ -31,7 +39,8 @@ from piqc_pipeline.forecast.model import (
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay, targets
 from piqc_pipeline.forecast.series import DemandSeries
-from piqc_pipeline.forecast.tabulate import tabulate
+from piqc_pipeline.forecast.state import to_plain
+from piqc_pipeline.forecast.tabulate import residual_quantiles, table_of
 from piqc_pipeline.forecast.verdict import accepted, judge, score
 
 Progress = Callable[[str], None]
@@ -39,6 +48,9 @@ Progress = Callable[[str], None]
 LEAST_SAMPLES = 24
 LEAST_HOURS = 6.0
 """Under this much history there is nothing to learn from: the plain fallback is used."""
+
+ADAPTING_DAYS = 1.5
+"""The adaptive level starts half a day before the last day, which it is scored on."""
 
 PACKAGES = ("piqc_pipeline", "numpy", "prophet", "cmdstanpy")
 
@@ -140,13 +152,14 @@ def _learn(
     nights = ProphetNights(end - policy.prophet_nights * grid.day, previous, policy.calendar.country)
     lead = grid.steps(policy.lead_seconds + policy.refresh_seconds)
     short = max(lead, grid.steps(1800))
-    played = replay(grid, members_of(policy.with_prophet, nights), cutoffs, end, short)
+    fits = SeasonFits(prophet=nights.fit if policy.with_prophet else None)
+    played = replay(grid, members_of(fits) + references_of(fits), cutoffs, end, short)
     ensemble = played.combine(played.origins, played.short, without=REFERENCES)
     calibration = lead_calibration(played, ensemble, lead)
     first_scored = max(int(played.origins[0]), end - policy.score_days * grid.day)
     scores = score_days(series, played, ensemble, first_scored)
-    table, peaks = tabulate(played, ensemble, calibration, policy, series.workload)
-    share = coverage(calibration.actual, peaks.quantile)
+    live, share = live_at_end(played, ensemble, calibration)
+    table = table_of(live, grid.steps(policy.table_hours * 3600), lead, series.workload)
     checks = judge(scores, share if np.isfinite(share) else None, policy)
     is_accepted, reasons = accepted(checks)
     days = end / grid.day
@@ -168,9 +181,40 @@ def _learn(
         gpus_per_replica=series.gpus_per_replica,
         unit=series.unit,
         data=replace(card, notes=card.notes + played.notes),
-        state=None,
+        state=to_plain(live),
     )
     return Trained(forecast, nights.pickled)
+
+
+def live_at_end(played: Replay, ensemble: Floats, calibration: Calibration) -> tuple[Live, float]:
+    """The living state at the last origin, and the share of the last day's maxima at or under their q90.
+
+    Args:
+        played: The replay.
+        ensemble: Combined short paths.
+        calibration: Of the lead window.
+    """
+    grid, count = played.grid, len(played.origins)
+    first = max(0, count - 1 - round(ADAPTING_DAYS * grid.day))
+    given = calibration.run(0.9, first)
+    pending = slice(max(0, count - calibration.steps), count)
+    past = PastMisses.of(calibration.residuals[: max(0, count - calibration.steps)], calibration.steps, grid.day)
+    peaks, highs = calibration.peaks[pending].tolist(), given.quantile[pending].tolist()
+    members = played.chosen(REFERENCES)
+    largest = float(calibration.largest[-1])
+    point, peak = residual_quantiles(played, calibration.steps, largest)
+    live = Live(
+        grid,
+        played.nights,
+        tuple(played.names[i] for i in members),
+        played.losses_at_end(members),
+        (Misses(calibration.steps, past, tuple(peaks), tuple(highs), float(given.level[-1])),),
+        float(played.floor[0]),
+        largest,
+        point,
+        peak,
+    )
+    return live, coverage(calibration.actual, given.quantile)
 
 
 def lead_calibration(played: Replay, ensemble: Floats, steps: int) -> Calibration:

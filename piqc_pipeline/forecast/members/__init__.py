@@ -17,12 +17,14 @@ class Night:
         grid: The series; only buckets before `cutoff` may be read while fitting.
         cutoff: Index of the first bucket that is not known yet.
         seasons: Seasonal fits made so far, by name, so that two members share one.
+        coefficients: Autoregressive fits made so far, by member.
         earlier: The nights before, oldest first; their seasons give out-of-sample residuals.
     """
 
     grid: Grid
     cutoff: int
     seasons: dict[str, "Season"] = field(default_factory=dict)
+    coefficients: dict[str, Floats] = field(default_factory=dict)
     earlier: tuple["Night", ...] = ()
 
 

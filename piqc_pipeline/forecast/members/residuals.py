@@ -135,7 +135,9 @@ class AutoregressiveSeason:
         if season is None:
             return None
         buckets = Buckets.of(night.grid.step_seconds)
-        return AutoregressivePredictor(night.grid, season, buckets, fit_coefficients(night, self.season, buckets))
+        if self.name not in night.coefficients:
+            night.coefficients[self.name] = fit_coefficients(night, self.season, buckets)
+        return AutoregressivePredictor(night.grid, season, buckets, night.coefficients[self.name])
 
 
 def features(grid: Grid, residual: Floats, last: Ints) -> Floats:

@@ -168,7 +168,7 @@ class ProfileSeason:
         """Expected demand in the buckets."""
         grid = self.grid
         days_back = 1 + np.maximum(0, index - self.cutoff) // grid.day
-        if grid._offset_steps is None:
+        if not grid.clock_changes:
             return self.profile[(index - self.cutoff) % grid.day]
         lagged = index.copy()
         for back in np.unique(days_back):
@@ -183,7 +183,7 @@ def fit_profile(night: Night) -> ProfileSeason | None:
     days = min(PROFILE_DAYS, cutoff // grid.day)
     if days < 1:
         return None
-    if grid._offset_steps is None:
+    if not grid.clock_changes:
         table = grid.values[cutoff - days * grid.day : cutoff].reshape(days, grid.day)
     else:
         newest = np.arange(cutoff - grid.day, cutoff)

@@ -1,0 +1,236 @@
+"""What is expected now, after the newest buckets came in? A forecast's living state between two nights.
+
+Nothing is fitted here: the night's fits stay, while losses, residuals, levels and the path follow the demand. A bucket
+costs well under a millisecond. `refresh` is the outside of this module, `state` its form on disk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from piqc_pipeline.forecast.combine import (
+    HALF_LIVES_DAYS,
+    Buckets,
+    Losses,
+    mean_loss,
+    weighted_median,
+    weights_from,
+)
+from piqc_pipeline.forecast.ensemble import KEPT, members_of
+from piqc_pipeline.forecast.grid import Bools, Floats, Grid, Ints
+from piqc_pipeline.forecast.intervals import HIGH, PastMisses, adapted, scale_at
+from piqc_pipeline.forecast.members import Night, Season
+from piqc_pipeline.forecast.members.levels import SMOOTHING_TERMS
+from piqc_pipeline.forecast.members.residuals import LOOK_BACK_SECONDS
+from piqc_pipeline.forecast.quick import QuickNight, paths, written_out
+from piqc_pipeline.forecast.rolling import LOSS_STRIDE_SECONDS
+
+HALF_LIVES = np.array(HALF_LIVES_DAYS)
+
+AHEAD_HOURS = 90
+"""Seasonal tracks reach this far past a night's cutoff: a table of 48 h, made up to 36 h later, and some."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """A seasonal fit written out, so that a refresh only looks it up.
+
+    Attributes:
+        first: Index of the first element.
+        line: Expected demand in each bucket; past its end the last value holds.
+    """
+
+    first: int
+    line: Floats
+
+    def values(self, index: Ints) -> Floats:
+        """Expected demand in the buckets."""
+        at: Floats = self.line[np.clip(index - self.first, 0, len(self.line) - 1)]
+        return at
+
+
+@dataclass(frozen=True)
+class Misses:
+    """Past misses of the maximum over one window, and the windows that have not ended.
+
+    Attributes:
+        steps: Width of the window.
+        past: Normalized misses of the windows that ended.
+        peaks: Forecast maxima of the newest origins, whose windows have not ended; the last is that of the newest.
+        highs: The q90 that was given for each of them.
+        level: Adaptive level of the q90.
+    """
+
+    steps: int
+    past: PastMisses
+    peaks: tuple[float, ...]
+    highs: tuple[float, ...]
+    level: float
+
+
+@dataclass(frozen=True)
+class Live:
+    """A forecast's state at one instant.
+
+    Attributes:
+        grid: Recent demand, at least the last week and five hours; its end is the newest origin.
+        nights: The newest fits, oldest first; the last one makes the coming paths.
+        names: Members, in the order of `losses`.
+        losses: Rolling losses.
+        misses: One a window.
+        floor: Loss under which members count as equal.
+        largest: Largest demand so far.
+        point, peak: Quantiles of normalized misses by horizon bucket (see `tabulate.residual_quantiles`).
+    """
+
+    grid: Grid
+    nights: tuple[Night, ...]
+    names: tuple[str, ...]
+    losses: Losses
+    misses: tuple[Misses, ...]
+    floor: float
+    largest: float
+    point: Floats
+    peak: Floats
+
+    @property
+    def end(self) -> int:
+        """Index of the first bucket that is not known yet."""
+        return len(self.grid.values)
+
+    @cached_property
+    def _quick(self) -> list[QuickNight] | None:
+        """The nights written out; None where the general members must be asked (short history, changing clocks)."""
+        grid = self.grid
+        if grid.clock_changes or self.nights[0].cutoff < grid.day + grid.steps(LOOK_BACK_SECONDS) + SMOOTHING_TERMS:
+            return None
+        return [written_out(night, AHEAD_HOURS * 3600) for night in self.nights]
+
+    @cached_property
+    def _tracks(self) -> list[dict[str, Season]]:
+        return [tracks_of(night) for night in self.nights]
+
+    @property
+    def buckets(self) -> Buckets:
+        """Horizon buckets of the series' step."""
+        return Buckets.of(self.grid.step_seconds)
+
+    def paths(self, origin: int, horizon: int) -> Floats:
+        """Every member's path from an origin, shape (members, horizon); NaN where a member is absent."""
+        position = max((i for i, night in enumerate(self.nights) if night.cutoff <= origin), default=0)
+        if self._quick is not None:
+            return paths(self.grid, self._quick[position], origin, horizon, len(self.names))
+        night = self.nights[position]
+        bound = Night(self.grid, night.cutoff, dict(self._tracks[position]), night.coefficients)
+        result = np.full((len(self.names), horizon), np.nan)
+        for row, member in enumerate(members_of(KEPT)[: len(self.names)]):
+            predictor = member.fit(bound)
+            if predictor is not None:
+                result[row] = predictor.predict(np.array([origin]), horizon)[0]
+        return result
+
+    @cached_property
+    def _weights(self) -> Floats:
+        """Weight of each member in each bucket, shape (buckets, members)."""
+        losses = mean_loss(np.moveaxis(self.losses.sums, 1, 2), np.moveaxis(self.losses.weights, 1, 2))
+        return weights_from(losses.T, self.floor).T
+
+    def path(self, horizon: int) -> Floats:
+        """The ensemble's path from now."""
+        members = self.paths(self.end, horizon).T
+        weights = self._weights[self.buckets.index_of(horizon)]
+        absent = np.isnan(members)
+        if absent.any():
+            weights, members = np.where(absent, 0.0, weights), np.where(absent, 0.0, members)
+        return np.maximum(weighted_median(members, weights), 0.0)
+
+    def observe(self, values: Floats, known: Bools) -> "Live":
+        """The state after some more buckets, oldest first.
+
+        Args:
+            values: Demand; where not measured, whatever (the last value is carried).
+            known: Where it was measured.
+        """
+        live = self
+        for value, is_known in zip(values.tolist(), known.tolist(), strict=True):
+            live = live._after(value if is_known else float(live.grid.values[-1]), is_known)
+        return live
+
+    def _after(self, value: float, known: bool) -> "Live":
+        marks = np.append(self.grid.known, known)
+        grid = replace(self.grid, values=np.append(self.grid.values, value), known=marks, usable=marks)
+        moved = self._with(grid=grid, largest=max(self.largest, value))
+        moved = moved._with(losses=moved._losses_after())
+        horizon = max(miss.steps for miss in self.misses) if self.misses else 1
+        path = moved.path(horizon)
+        return moved._with(misses=tuple(moved._misses_after(miss, path) for miss in self.misses))
+
+    def _with(self, **changes: object) -> "Live":
+        changed: Live = replace(self, **changes)  # type: ignore[arg-type]
+        # What depends only on the nights is written out once; weights change with the losses only.
+        for name in ("_quick", "_tracks", "_weights"):
+            if name in self.__dict__ and not (name == "_weights" and "losses" in changes):
+                changed.__dict__[name] = self.__dict__[name]
+        return changed
+
+    def _losses_after(self) -> Losses:
+        """Losses with the paths that ended with the newest bucket."""
+        grid, losses = self.grid, self.losses
+        stride = grid.steps(LOSS_STRIDE_SECONDS)
+        phase = self.nights[-1].cutoff
+        due = [
+            (bucket, begin, self.end - end)
+            for bucket, (begin, end) in enumerate(zip(self.buckets.starts, self.buckets.ends, strict=True))
+            if self.end - end > losses.newest[bucket] and (self.end - end - phase) % stride == 0
+        ]
+        if not due:
+            return losses
+        sums, weights, newest = losses.sums.copy(), losses.weights.copy(), losses.newest.copy()
+        for bucket, begin, origin in due:
+            error = self._error(origin, begin)
+            measured = np.isfinite(error)
+            decay = 0.5 ** ((origin - newest[bucket]) / (HALF_LIVES * grid.day))[:, None]
+            sums[:, :, bucket] = sums[:, :, bucket] * decay + np.where(measured, error, 0.0)
+            weights[:, :, bucket] = weights[:, :, bucket] * decay + measured
+            newest[bucket] = origin
+        return Losses(sums, weights, newest)
+
+    def _error(self, origin: int, begin: int) -> Floats:
+        """Mean absolute error of each member's path from step `begin` to now; NaN where nothing was measured."""
+        came = slice(origin + begin, self.end)
+        error = np.abs(self.paths(origin, self.end - origin)[:, begin:] - self.grid.values[came])
+        known = self.grid.known[came]
+        if known.all():
+            mean: Floats = error.sum(axis=1) / error.shape[1]
+            return mean
+        measured: Floats = error[:, known].mean(axis=1) if known.any() else np.full(len(error), np.nan)
+        return measured
+
+    def _misses_after(self, miss: Misses, path: Floats) -> Misses:
+        """The window that ended with the newest bucket is scored; the newest origin gets its peak and q90."""
+        changed = miss
+        if len(miss.peaks) >= miss.steps:
+            tail = slice(self.end - miss.steps, self.end)
+            actual = float(self.grid.values[tail].max()) if self.grid.known[tail].all() else float("nan")
+            residual = (actual - miss.peaks[0]) / scale_at(miss.peaks[0], self.largest)
+            changed = replace(miss, past=miss.past.after(residual), level=miss.level)
+            if np.isfinite(actual) and np.isfinite(miss.highs[0]):
+                changed = replace(changed, level=adapted(miss.level, actual > miss.highs[0], HIGH))
+        peak = float(path[: miss.steps].max())
+        high = self.quantiles(changed, peak, (changed.level,))[0]
+        keep = miss.steps
+        return replace(changed, peaks=(*miss.peaks, peak)[-keep:], highs=(*miss.highs, high)[-keep:])
+
+    def quantiles(self, miss: Misses, peak: float, levels: Sequence[float]) -> list[float]:
+        """Quantiles of the maximum over a window that starts now; NaN with too few finished windows."""
+        scale = scale_at(peak, self.largest)
+        return [max(0.0, peak + found * scale) for found in miss.past.quantiles(levels)]
+
+
+def tracks_of(night: Night) -> dict[str, Season]:
+    """A night's seasons written out from three hours before its cutoff to `AHEAD_HOURS` after it."""
+    first = night.cutoff - night.grid.steps(LOOK_BACK_SECONDS)
+    index = np.arange(first, night.cutoff + night.grid.steps(AHEAD_HOURS * 3600))
+    return {name: Track(first, season.values(index)) for name, season in night.seasons.items()}

@@ -1,0 +1,89 @@
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from piqc_pipeline.errors import ForecastError
+from piqc_pipeline.forecast import refresh as refreshing
+from piqc_pipeline.forecast.ensemble import REFERENCES, SeasonFits, members_of, references_of
+from piqc_pipeline.forecast.grid import prepare
+from piqc_pipeline.forecast.policy import TrainPolicy
+from piqc_pipeline.forecast.rolling import nightly_cutoffs, replay
+from piqc_pipeline.forecast.train import lead_calibration, train
+from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
+
+POLICY = TrainPolicy(with_prophet=False, replay_nights=4)
+DAY = 144
+TRAINED_DAYS = 7
+
+
+@pytest.fixture(scope="module")
+def demand():
+    return daily_wave(days=9, noise=0.2)
+
+
+@pytest.fixture(scope="module")
+def entry(demand):
+    series = series_of(demand[: TRAINED_DAYS * DAY])
+    return train([series], series.end, POLICY).workloads[series.workload]
+
+
+def test_refresh_without_new_demand_is_the_artifacts_table(entry):
+    live = refreshing.live_of(entry)
+    again = refreshing.refreshed(entry, live, entry.issued_at)
+    for name in ("q50", "q90", "lower", "peak_q50", "peak_q90"):
+        assert getattr(again.table, name) == pytest.approx(getattr(entry.table, name), rel=1e-5, abs=1e-5), name
+
+
+def test_refreshed_state_forecasts_what_a_replay_from_the_start_would(entry, demand):
+    later = 100
+    end = TRAINED_DAYS * DAY + later
+    live = refreshing.observe(refreshing.live_of(entry), entry.data_until, demand[end - later : end].tolist())
+    grid = prepare(series_of(demand[:end]))
+    fits = SeasonFits()
+    cutoffs = nightly_cutoffs(grid, TRAINED_DAYS * DAY, POLICY.replay_nights, 2 * DAY)
+    played = replay(grid, members_of(fits) + references_of(fits), cutoffs, end, 3)
+    horizon = played.buckets.horizon
+    paths = np.stack([played.last[name].predict(np.array([end]), horizon) for name in played.names], axis=-1)
+    expected = played.combine(np.array([end]), paths, without=REFERENCES)[0]
+    assert live.path(horizon) == pytest.approx(expected, rel=1e-6)
+    ensemble = played.combine(played.origins, played.short, without=REFERENCES)
+    calibration = lead_calibration(played, ensemble, live.misses[0].steps)
+    given = calibration.run(0.9, len(calibration.origins) - 1 - later - round(1.5 * DAY))
+    assert live.misses[0].level == pytest.approx(given.level[-1])
+    assert live.misses[0].highs[-1] == pytest.approx(given.quantile[-1], rel=1e-5)
+
+
+def test_one_bucket_at_a_time_or_all_at_once_is_the_same(entry, demand):
+    fresh = demand[TRAINED_DAYS * DAY : TRAINED_DAYS * DAY + 6].tolist()
+    at_once = refreshing.observe(refreshing.live_of(entry), entry.data_until, fresh)
+    one_by_one = refreshing.live_of(entry)
+    for value in fresh:
+        one_by_one = refreshing.observe(one_by_one, refreshing.data_until(one_by_one), [value])
+    assert (at_once.path(30) == one_by_one.path(30)).all()
+
+
+def test_buckets_known_already_are_skipped_and_missing_ones_are_gaps(entry):
+    live = refreshing.live_of(entry)
+    overlap = refreshing.observe(live, entry.data_until - timedelta(seconds=1200), [1.0, 1.0, 4.0])
+    assert overlap.end == live.end + 1 and overlap.grid.values[-1] == 4.0
+    gap = refreshing.observe(live, entry.data_until + timedelta(seconds=1200), [4.0])
+    assert gap.grid.known[-3:].tolist() == [False, False, True]
+
+
+def test_faulty_values_leave_a_bounded_forecast(entry):
+    live = refreshing.observe(refreshing.live_of(entry), entry.data_until, [None, float("nan"), -3.0, float("inf")])
+    table = refreshing.refreshed(entry, live, entry.issued_at).table
+    assert not live.grid.known[-4:].any()
+    assert np.isfinite(table.q50).all() and np.isfinite(table.peak_q90).all() and min(table.lower) >= 0
+
+
+def test_after_a_day_of_silence_it_asks_for_training(entry):
+    with pytest.raises(ForecastError, match="train again"):
+        refreshing.observe(refreshing.live_of(entry), entry.data_until + timedelta(days=2), [1.0])
+
+
+def test_jump_is_followed_at_once(entry):
+    live = refreshing.observe(refreshing.live_of(entry), entry.data_until, [12.0, 12.0, 12.0])
+    table = refreshing.refreshed(entry, live, entry.issued_at).table
+    assert table.peak_q90[0] > 6.0
