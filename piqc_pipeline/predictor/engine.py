@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.forecast.model import PredictorArtifact, WorkloadForecast
@@ -23,11 +24,22 @@ from piqc_pipeline.scaling.policy import ScalingPolicy
 
 log = logging.getLogger(__name__)
 
-Reanchor = Callable[[WorkloadForecast, Sequence[float], datetime, datetime], WorkloadForecast]
-"""(forecast, demand since its data_until (NaN = gap), end of that demand, now) to the same forecast moved there."""
+CATCH_UP = timedelta(hours=48)
+"""How far back buckets are asked for: a forecast that is older is not valid any more."""
 
-KEEP_BUCKETS = timedelta(hours=48)
-"""How far back buckets are kept and asked for: nightly training plus a missed night."""
+
+class Anchor(Protocol):
+    """What moves forecasts to live demand; `anchor.LiveAnchor`, or a test's own."""
+
+    def reset(self) -> None:
+        """A new artifact has come."""
+        ...
+
+    def move(
+        self, forecast: WorkloadForecast, start: datetime, values: Sequence[float], now: datetime
+    ) -> WorkloadForecast | None:
+        """The forecast after more buckets; None where it cannot be moved."""
+        ...
 
 
 @dataclass
@@ -66,7 +78,7 @@ class Engine:
         self,
         watch: ArtifactWatch,
         source: DemandSource | None,
-        reanchor: Reanchor,
+        anchor: Anchor,
         options: EngineOptions,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -79,7 +91,7 @@ class Engine:
         self.prometheus_error: str | None = None
         self._watch = watch
         self._source = source
-        self._reanchor = reanchor
+        self._anchor = anchor
         self._artifact: PredictorArtifact | None = None
         self._names: Mapping[str, tuple[str, ...]] = {}
         self._moved: dict[str, WorkloadForecast] = {}
@@ -135,7 +147,8 @@ class Engine:
         self._artifact = artifact
         known = {**dict.fromkeys(artifact.failed), **artifact.workloads}
         self._names = name_index(known)
-        self._moved, self._until, self._asked_until = {}, {}, {}
+        self._anchor.reset()
+        self._moved, self._until, self._asked_until, self._buckets = {}, {}, {}, {}
         self._memory = {name: self._memory.get(name, WorkloadMemory()) for name in known}
         self.counters.reloads += 1
         log.info("artifact %s loaded: %d workloads, trained %s", artifact.sha256[:12], len(known), artifact.trained_at)
@@ -164,7 +177,7 @@ class Engine:
         since: dict[int, datetime] = {}
         for forecast in artifact.workloads.values():
             step = forecast.step_seconds
-            start = max(forecast.data_until, now - KEEP_BUCKETS)
+            start = max(forecast.data_until, now - CATCH_UP)
             since[step] = min(since.get(step, start), start)
         for step, until in self._asked_until.items():
             if step in since:
@@ -172,21 +185,19 @@ class Engine:
         return since
 
     def _store(self, artifact: PredictorArtifact, reading: Reading, now: datetime) -> None:
-        edge = (now - KEEP_BUCKETS).timestamp()
         known = {_key(workload) for workload in artifact.workloads}
         for step, series in reading.buckets.items():
             self._asked_until[step] = bucket_end(step, now)
             for key in known & set(series):
-                kept = self._buckets.setdefault((step, key), {})
-                kept.update(series[key])
-                if next(iter(kept), edge) < edge:
-                    self._buckets[step, key] = {at: value for at, value in kept.items() if at >= edge}
+                self._buckets.setdefault((step, key), {}).update(series[key])
 
     async def _build(self, artifact: PredictorArtifact, reading: Reading | None) -> None:
         entries: dict[str, Entry] = {}
         for workload, forecast in artifact.workloads.items():
-            entries[workload] = self._entry(workload, forecast, None, reading)
-            await asyncio.sleep(0)  # requests first
+            if self._behind(workload, forecast):
+                await asyncio.to_thread(self._follow, workload, forecast)  # milliseconds; requests go on
+            entries[workload] = self._entry(workload, self._moved.get(workload, forecast), None, reading)
+            await asyncio.sleep(0)
         for workload, why in artifact.failed.items():
             if workload not in entries:
                 entries[workload] = self._entry(workload, None, why, reading)
@@ -195,36 +206,42 @@ class Engine:
     def _entry(
         self, workload: str, forecast: WorkloadForecast | None, failed: str | None, reading: Reading | None
     ) -> Entry:
-        now = self.clock()
-        key = _key(workload)
-        if forecast is not None:
-            forecast = self._follow(workload, forecast, key, now)
         until = self._until.get(workload)
         return decide(
             workload,
             forecast,
             failed,
-            reading.observed.get(key) if reading else None,
+            reading.observed.get(_key(workload)) if reading else None,
             until or (forecast.data_until if forecast else None),
             self._memory[workload],
             self._limits(workload, forecast),
             self.options.policy,
-            now,
+            self.clock(),
             live=self._source is not None,
             refresh_seconds=self.options.refresh_seconds,
         )
 
-    def _follow(self, workload: str, forecast: WorkloadForecast, key: Key, now: datetime) -> WorkloadForecast:
-        """The forecast moved to the newest bucket; the one of before where there is nothing new."""
-        buckets = self._buckets.get((forecast.step_seconds, key), {})
-        end = newest(buckets)
-        if end is None or end <= self._until.get(workload, forecast.data_until):
-            return self._moved.get(workload, forecast)
-        recent = grid(buckets, forecast.data_until, forecast.step_seconds)
-        if forecast.accepted and recent:
-            self._moved[workload] = self._reanchor(forecast, recent, end, now)
+    def _behind(self, workload: str, forecast: WorkloadForecast) -> bool:
+        """Whether a bucket has come that the forecast does not know."""
+        end = newest(self._buckets.get((forecast.step_seconds, _key(workload)), {}))
+        return end is not None and end > self._until.get(workload, forecast.data_until)
+
+    def _follow(self, workload: str, forecast: WorkloadForecast) -> None:
+        """Move the forecast to the newest bucket."""
+        step = forecast.step_seconds
+        start = self._until.get(workload, forecast.data_until)
+        buckets = self._buckets[step, _key(workload)]
+        values, end = grid(buckets, start, step), newest(buckets)
+        if end is None:
+            return
+        if forecast.accepted:
+            moved = self._anchor.move(forecast, start, values, self.clock())
+            if moved is None:
+                return
+            self._moved[workload] = moved
         self._until[workload] = end
-        return self._moved.get(workload, forecast)
+        edge = int(end.timestamp())
+        self._buckets[step, _key(workload)] = {at: value for at, value in buckets.items() if at >= edge}
 
     def _limits(self, workload: str, forecast: WorkloadForecast | None) -> ReplicaLimits:
         _, namespace, _, name = split_id(workload)

@@ -90,9 +90,19 @@ class ToldDemand:
         return None
 
 
-def moved(made: WorkloadForecast, recent: Sequence[float], end: datetime, now: datetime) -> WorkloadForecast:
-    """Stands for the real refresh: only the dates move."""
-    return replace(made, issued_at=now, data_until=end)
+class OnlyDates:
+    """Stands for the real refresh: only the dates move. `refuses` makes it fail."""
+
+    refuses = False
+
+    def reset(self) -> None:
+        return None
+
+    def move(
+        self, made: WorkloadForecast, start: datetime, values: Sequence[float], now: datetime
+    ) -> WorkloadForecast | None:
+        end = start + timedelta(seconds=STEP * len(values))
+        return None if self.refuses else replace(made, issued_at=now, data_until=end)
 
 
 class Folder:
@@ -127,7 +137,7 @@ def engine(
     return Engine(
         ArtifactWatch(folder.path, folder.load),
         source,
-        moved,
+        OnlyDates(),
         EngineOptions(policy or ScalingPolicy(max_replicas=20), 30.0, **options),  # type: ignore[arg-type]
         clock or Clock(),
     )

@@ -1,0 +1,161 @@
+"""How do a thousand forecasts fit into a small process? The artifact, read so that little of it stays in memory.
+
+The file is mapped, hashed and cut into workloads without copying; each table becomes arrays of eight bytes a number
+(a tuple of floats takes 32), scores and checks are left to the model card, and the state that a refresh needs stays in
+the file until it is asked for. What an artifact is belongs to `forecast.artifact`, whose errors are raised here too.
+"""
+
+import hashlib
+import mmap
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
+from piqc_pipeline.forecast.artifact import HASH, PREDICTOR
+from piqc_pipeline.forecast.model import SCHEMA_VERSION, ForecastTable, PredictorArtifact, WorkloadForecast
+
+MAX_ARTIFACT_BYTES = 1 << 30
+"""About 13,000 workloads of five-minute buckets; a larger file is not one of ours."""
+
+
+class StoredState(Mapping[str, Any]):
+    """A workload's refresh state, still as JSON in the mapped file."""
+
+    def __init__(self, raw: msgspec.Raw) -> None:
+        """Keep the place, not the content."""
+        self._raw = raw
+
+    def parse(self) -> dict[str, Any]:
+        """The state as plain values."""
+        found: dict[str, Any] = msgspec.json.decode(self._raw)
+        return found
+
+    def __getitem__(self, key: str) -> Any:
+        """One value; parses everything."""
+        return self.parse()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Keys; parses everything."""
+        return iter(self.parse())
+
+    def __len__(self) -> int:
+        """Number of keys; parses everything."""
+        return len(self.parse())
+
+
+class _Document(msgspec.Struct, rename="camel"):
+    schema_version: str
+    trained_at: datetime
+    versions: dict[str, str]
+    policy: dict[str, Any]
+    failed: dict[str, str]
+    workloads: dict[str, msgspec.Raw]
+
+
+class _State(msgspec.Struct):
+    state: msgspec.Raw | None = None
+
+
+@dataclass(frozen=True)
+class _Schema:
+    schemaVersion: str = ""  # noqa: N815 - the wire's name
+
+
+@lru_cache(maxsize=1)
+def _entry() -> TypeAdapter[WorkloadForecast]:
+    return TypeAdapter(WorkloadForecast)
+
+
+def load(folder: Path) -> PredictorArtifact:
+    """The artifact in a folder, if it is what its hash and its schema say; scores and checks are left out.
+
+    Raises:
+        ArtifactMissing: There is none.
+        ArtifactAltered: Hash or schema do not fit, or it is cut off.
+    """
+    place = folder.resolve()
+    try:
+        with (place / PREDICTOR).open("rb") as file:
+            size = file.seek(0, 2)
+            if not 0 < size <= MAX_ARTIFACT_BYTES:
+                raise ArtifactAltered(f"the predictor artifact in {folder} has {size} bytes; promote it again")
+            text = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        wanted = (place / HASH).read_bytes()[:256].split()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        name = Path(error.filename or PREDICTOR).name
+        raise ArtifactMissing(f"no predictor artifact in {folder}: no {name} there; run `piqc train`") from error
+    except OSError as error:
+        raise ArtifactAltered(f"cannot read the predictor artifact in {folder}: {error}") from error
+    digest = hashlib.sha256(text).hexdigest()
+    if not wanted or wanted[0] != digest.encode():
+        promised = (wanted or [b"nothing"])[0][:12].decode("ascii", "replace")
+        raise ArtifactAltered(
+            f"the predictor artifact in {folder} was altered or is half-written: its SHA-256 is {digest[:12]}..., "
+            f"{HASH} says {promised}...; promote it again"
+        )
+    document = _parse(text, folder)
+    workloads = {name: _workload(name, raw, folder) for name, raw in document.workloads.items()}
+    if hasattr(text, "madvise"):
+        text.madvise(mmap.MADV_DONTNEED)  # the pages come back from the file when a state is parsed
+    return PredictorArtifact(
+        document.schema_version,
+        document.trained_at,
+        workloads,
+        document.failed,
+        document.versions,
+        document.policy,
+        digest,
+    )
+
+
+def _parse(text: mmap.mmap, folder: Path) -> _Document:
+    try:
+        version = msgspec.json.decode(text, type=_Schema).schemaVersion
+        if version != SCHEMA_VERSION:
+            newer = "a newer" if version > SCHEMA_VERSION else "an older"
+            raise ArtifactAltered(
+                f"the predictor artifact in {folder} has schema {version or 'none'}, this program reads "
+                f"{SCHEMA_VERSION}: it was written by {newer} program; use the same version for both"
+            )
+        return msgspec.json.decode(text, type=_Document)
+    except msgspec.DecodeError as error:
+        raise ArtifactAltered(f"the predictor artifact in {folder} breaks its schema: {error}") from error
+
+
+def _workload(name: str, raw: msgspec.Raw, folder: Path) -> WorkloadForecast:
+    try:
+        state = msgspec.json.decode(raw, type=_State).state
+        entry = _entry().validate_json(bytes(raw))
+    except (msgspec.DecodeError, ValidationError) as error:
+        first = str(error).replace("\n", " ")[:200]
+        raise ArtifactAltered(f"the predictor artifact in {folder} breaks its schema at {name}: {first}") from error
+    if entry.workload != name:
+        raise ArtifactAltered(f"the predictor artifact in {folder} calls {name} also {entry.workload}")
+    return replace(
+        entry,
+        table=compact(entry.table),
+        scores={},
+        checks=(),
+        state=StoredState(state) if state is not None and entry.state is not None else None,
+    )
+
+
+def compact(table: ForecastTable) -> ForecastTable:
+    """The same table with arrays in place of tuples.
+
+    Raises:
+        ArtifactAltered: Its columns have different lengths.
+    """
+    columns = (table.q50, table.q90, table.lower, table.peak_q50, table.peak_q90)
+    if len({len(column) for column in columns}) != 1:
+        raise ArtifactAltered("a forecast table has columns of different lengths; promote it again")
+    arrays = (cast("tuple[float, ...]", array("d", column)) for column in columns)
+    return ForecastTable(table.start, table.step_seconds, *arrays)
