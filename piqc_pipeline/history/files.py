@@ -50,6 +50,17 @@ class FileSource:
         self._capacity = capacity
         self._skip_bad = skip_bad
         self._opened: ParsedFile | None = None
+        self._known: dict[tuple[tuple[WorkloadInventory, ...], int], list[Series]] = {}
+        self._bad: tuple[int, list[tuple[int, str]]] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def refuse_bad_rows(self) -> None:
+        """Raise `HistoryFileUnreadable` where the file has bad rows and they may not be skipped."""
+        self._bad_rows(self.opened())
 
     def opened(self) -> ParsedFile:
         """The parsed file (rows are read lazily)."""
@@ -59,8 +70,14 @@ class FileSource:
 
     def series(self, inventory: Sequence[WorkloadInventory], bucket_seconds: int) -> list[Series]:
         """Every series of the file with the workload it belongs to and its step (never below the bucket's width)."""
+        key = (tuple(inventory), bucket_seconds)
+        if key not in self._known:
+            self._known[key] = self._read_series(inventory, bucket_seconds)
+        return self._known[key]
+
+    def _read_series(self, inventory: Sequence[WorkloadInventory], bucket_seconds: int) -> list[Series]:
         rows = _good(self.opened()).select("series", "ts")
-        steps = pl.col("ts").unique().sort().diff().dt.total_microseconds().median() / 1_000_000
+        steps = pl.col("ts").unique().sort().diff().dt.total_microseconds().quantile(0.5, "lower") / 1_000_000
         table = (
             rows.group_by("series")
             .agg(
@@ -116,7 +133,9 @@ class FileSource:
         return FetchedHistory(rows, tuple(warnings + _load_warnings(rows)))
 
     def _bad_rows(self, parsed: ParsedFile) -> list[str]:
-        count, first = parsed.bad_rows(SHOWN_BAD_ROWS)
+        if self._bad is None:
+            self._bad = parsed.bad_rows(SHOWN_BAD_ROWS)
+        count, first = self._bad
         if not count:
             return []
         word = "row" if self._path.suffix == ".parquet" else "line"

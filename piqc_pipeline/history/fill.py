@@ -6,22 +6,11 @@ The sources fetch, the stores keep; nothing is computed here.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from piqc_pipeline.errors import PartitionInFuture
 from piqc_pipeline.history.inventory import WorkloadInventory
-from piqc_pipeline.history.samples import FetchedHistory, days_between, floor_to
+from piqc_pipeline.history.samples import HistorySource, days_between, floor_to
 from piqc_pipeline.history.table import HistoryStore, Replaced
-
-
-class Fetches(Protocol):
-    """Anything with a `fetch` as `samples.HistorySource` describes it."""
-
-    def fetch(
-        self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
-    ) -> FetchedHistory:
-        """Rows whose buckets begin in `[start, end)`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +24,7 @@ class Filled:
 
 def fill(
     store: HistoryStore,
-    source: Fetches,
+    source: HistorySource,
     start: datetime,
     end: datetime,
     inventory: Sequence[WorkloadInventory],

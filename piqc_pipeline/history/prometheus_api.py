@@ -193,7 +193,7 @@ class PrometheusClient:
         data, warnings = self._ask(path, form)
         try:
             decoded = _decoded(data)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
             raise PrometheusError(f"{self._base} answers with something that is no result: {error}") from error
         points = [series.values if series.value is None else [series.value] for series in decoded.result]
         flat = np.fromiter(itertools.chain.from_iterable(itertools.chain.from_iterable(points)), dtype=np.float64)

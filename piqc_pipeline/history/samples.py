@@ -4,6 +4,7 @@ Where samples come from belongs to the sources (`prometheus`, `files`, `snapshot
 A missing bucket has no row; an unknown figure is null, never 0 and never NaN.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -85,7 +86,7 @@ class HistorySource(Protocol):
     """Anything that history can be read from."""
 
     def fetch(
-        self, start: datetime, end: datetime, inventory: "tuple[WorkloadInventory, ...]", bucket_seconds: int
+        self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
     ) -> FetchedHistory:
         """Rows whose buckets begin in `[start, end)`."""
         ...

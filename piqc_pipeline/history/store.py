@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
 import polars as pl
@@ -188,9 +189,24 @@ class DuckDbStore:
             ):
                 rows = connection.execute(f"DELETE FROM {table} WHERE {column} < ?", [_naive(before)]).fetchall()
                 deleted += int(rows[0][0])
-        with self._lock, self._connected(read_only=False) as connection:
-            connection.execute("CHECKPOINT")
         return deleted
+
+    def compact(self) -> None:
+        """Rewrite the file without its free blocks, sorted by time; the old file stays until the new one is whole."""
+        if not self._path.exists():
+            return
+        fresh = self._path.with_name(f".{self._path.name}.{uuid4().hex}")
+        try:
+            with self._lock, self._connected(read_only=False) as connection:
+                quoted = str(fresh).replace("'", "''")
+                connection.execute(f"ATTACH '{quoted}' AS fresh")
+                name = connection.execute("SELECT current_database()").fetchall()[0][0]
+                connection.execute(f'COPY FROM DATABASE "{name}" TO fresh')
+                connection.execute("DETACH fresh")
+                # Still holding the lock on the old file: no other process can write to it in between.
+                fresh.replace(self._path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def _read(self, statement: str, values: list[Any], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         if not self._path.exists():

@@ -104,7 +104,11 @@ class HistoryStore(Protocol):
         ...
 
     def prune(self, before: datetime) -> int:
-        """Delete rows older than the instant and give the space back; returns how many."""
+        """Delete rows older than the instant; returns how many."""
+        ...
+
+    def compact(self) -> None:
+        """Give freed space back to the disk."""
         ...
 
 

@@ -1,0 +1,276 @@
+"""`piqc history` and `piqc trend`: how does history come in and out, and how did waste run over time?"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+import click
+
+if TYPE_CHECKING:
+    from piqc_pipeline.history.exports import Form
+    from piqc_pipeline.history.inventory import WorkloadInventory
+    from piqc_pipeline.settings import Settings
+
+STORE_HELP = "History store; else PIQC_HISTORY_STORE, else DATA_DIR/history.duckdb."
+STAMPS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
+
+
+@click.group("history")
+def history_command() -> None:
+    """Import, export, generate and prune load history."""
+
+
+@history_command.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--store", help=STORE_HELP)
+@click.option(
+    "--unit", help="Unit of the values in place of what the file says: percent, share, requests/s, replicas, gpus."
+)
+@click.option("--capacity", type=click.FloatRange(0, min_open=True), help="Rate that keeps one replica 100 % busy.")
+@click.option("--skip-bad", is_flag=True, help="Import the good rows of a file that has bad ones.")
+@click.option("--force", is_flag=True, help="Let emptier rows replace fuller ones.")
+def import_command(
+    file: Path, store: str | None, unit: str | None, capacity: float | None, skip_bad: bool, force: bool
+) -> None:
+    """Read FILE (CSV or Parquet) into the history.
+
+    Columns: `ts, workload` and figures; or `ts, series_id, value, unit`; or the specification's `ds, y`. Times are UTC
+    unless they carry an offset. Bad rows are put aside in FILE.bad.csv with their line numbers.
+    """
+    from piqc_pipeline.history.files import FileSource
+    from piqc_pipeline.history.imports import import_file
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.settings import load_settings
+
+    settings = load_settings()
+    location = store or settings.store_location()
+    source = FileSource(file, unit=unit, capacity=capacity, skip_bad=skip_bad)
+    with _progress("importing") as advance:
+        done = import_file(
+            open_store(location),
+            source,
+            _inventory(settings),
+            settings.bucket_seconds,
+            settings.clock(),
+            force=force,
+            on_part=advance,
+        )
+    for warning in done.warnings:
+        click.echo(f"piqc: {warning}", err=True)
+    click.echo(
+        f"{done.rows_written} rows of {done.workloads} workloads into {location}, {done.rows_kept} fuller rows kept"
+    )
+
+
+@history_command.command("export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "rows", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="csv: the specification's gpu_util.csv (ds,y in percent); rows: every column as CSV; parquet.",
+)
+@click.option("-w", "--workload", "workloads", multiple=True, help="Id or NAMESPACE/NAME; repeatable. Else all.")
+@click.option("--start", type=click.DateTime(STAMPS), help="First instant, UTC.")
+@click.option("--end", type=click.DateTime(STAMPS), help="Instant after the last, UTC.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; else stdout.")
+@click.option("--store", help=STORE_HELP)
+def export_command(
+    form: str,
+    workloads: Sequence[str],
+    start: datetime | None,
+    end: datetime | None,
+    output: Path | None,
+    store: str | None,
+) -> None:
+    """Write the history as a file for other tools.
+
+    Several workloads in one `csv` become their mean, weighted by accelerators.
+    """
+    from piqc_pipeline.history.exports import export
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.settings import load_settings
+
+    opened = open_store(store or load_settings().store_location())
+    target: Path | IO[bytes] = output or sys.stdout.buffer
+    with _progress("exporting", show=output is not None) as advance:
+        rows = export(
+            opened,
+            cast("Form", form),
+            target,
+            workloads=_ids(opened.read, workloads) if workloads else None,
+            start=start.replace(tzinfo=UTC) if start else None,
+            end=end.replace(tzinfo=UTC) if end else None,
+            on_day=lambda: advance(1, None),
+        )
+    if output is not None:
+        click.echo(f"{rows} rows into {output}", err=True)
+
+
+@history_command.command("generate")
+@click.option(
+    "--form",
+    type=click.Choice(["samples", "openmetrics", "exporter"]),
+    default="samples",
+    show_default=True,
+    help="samples: CSV ts,series_id,value,unit; openmetrics: for promtool; exporter: live, on accelerated time.",
+)
+@click.option("--days", type=click.FloatRange(0, 366, min_open=True), default=14, show_default=True)
+@click.option("--start", type=click.DateTime(STAMPS), help="First sample, UTC; else so that the load ends now.")
+@click.option("--step", "step_seconds", type=click.IntRange(1, 3600), default=300, show_default=True, help="Seconds.")
+@click.option("--seed", type=int, default=7, show_default=True)
+@click.option("--high", type=click.FloatRange(0, 1), default=0.75, show_default=True, help="Share busy by day.")
+@click.option("--low", type=click.FloatRange(0, 1), default=0.15, show_default=True, help="Share busy at night.")
+@click.option(
+    "--weekend", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Weekend's share of a workday."
+)
+@click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, show_default=True)
+@click.option("--bursts", type=click.FloatRange(0, 100), default=2.0, show_default=True, help="Bursts a day.")
+@click.option("--gaps", type=click.IntRange(0, 1000), default=0, show_default=True, help="Stretches without samples.")
+@click.option(
+    "--level-shift", type=click.FloatRange(0.1, 10), default=1.0, show_default=True, help="Factor after the middle."
+)
+@click.option("--timezone", default="UTC", show_default=True, help="IANA zone of the day.")
+@click.option("--name", default="inference/generated", show_default=True, help="NAMESPACE/NAME of the workload.")
+@click.option("--pods", type=click.IntRange(1, 1000), default=1, show_default=True, help="Pods of one GPU each.")
+@click.option(
+    "--speed", type=click.FloatRange(0.01, 100_000), default=60, show_default=True, help="Exporter: times the clock."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=9400, show_default=True, help="Exporter: port on loopback."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; else stdout.")
+def generate_command(
+    form: str,
+    days: float,
+    start: datetime | None,
+    step_seconds: int,
+    seed: int,
+    high: float,
+    low: float,
+    weekend: float,
+    noise: float,
+    bursts: float,
+    gaps: int,
+    level_shift: float,
+    timezone: str,
+    name: str,
+    pods: int,
+    speed: float,
+    port: int,
+    output: Path | None,
+) -> None:
+    """Make up a typical inference load: busy days, quiet nights and weekends, seeded."""
+    from piqc_pipeline.errors import UsageError
+    from piqc_pipeline.history.generate import play, write_generated
+    from piqc_pipeline.history.samples import floor_to
+    from piqc_pipeline.history.typical_week import TypicalWeek
+    from piqc_pipeline.settings import load_settings
+
+    namespace, _, workload = name.partition("/")
+    if not workload:
+        raise UsageError(f"--name {name!r} names no namespace: write NAMESPACE/NAME")
+    ends = load_settings().clock()
+    shape = TypicalWeek(
+        start=start.replace(tzinfo=UTC) if start else floor_to(ends - timedelta(days=days), step_seconds),
+        days=days,
+        step_seconds=step_seconds,
+        seed=seed,
+        high=high,
+        low=low,
+        weekend_factor=weekend,
+        noise=noise,
+        bursts_per_day=bursts,
+        gaps=gaps,
+        level_shift=level_shift,
+        timezone=timezone,
+    )
+    if form == "exporter":
+        play(shape, pods, namespace, workload, speed, port, lambda text: click.echo(text, err=True))
+    else:
+        write_generated(shape, form, pods, namespace, workload, output or sys.stdout)
+
+
+@history_command.command("prune")
+@click.option("--keep-days", type=click.IntRange(1, 100_000), required=True, help="Days of history to keep.")
+@click.option("--store", help=STORE_HELP)
+def prune_command(keep_days: int, store: str | None) -> None:
+    """Delete history, observations and scans older than some days, and make the store small again."""
+    from piqc_pipeline.history.samples import day_of
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.settings import load_settings
+
+    settings = load_settings()
+    location = store or settings.store_location()
+    opened = open_store(location)
+    before = day_of(settings.clock()) - timedelta(days=keep_days)
+    deleted = opened.prune(before)
+    opened.compact()
+    click.echo(f"{deleted} rows from before {before:%Y-%m-%d} deleted from {location}")
+
+
+@click.command("trend")
+@click.option("--store", help=STORE_HELP)
+@click.option("--cluster", help="Only scans of this cluster.")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+def trend_command(store: str | None, cluster: str | None, form: str) -> None:
+    """Show waste over time from stored scans: one line a scan."""
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.history.trend import render_table, trend_json, trend_of
+    from piqc_pipeline.settings import load_settings
+
+    location = store or load_settings().store_location()
+    trend = trend_of(open_store(location), cluster)
+    if form == "json":
+        click.echo(trend_json(trend))
+    elif form == "csv":
+        click.echo(trend.write_csv(datetime_format="%Y-%m-%dT%H:%M:%SZ"), nl=False)
+    else:
+        click.echo(render_table(trend, location), nl=False)
+
+
+def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
+    """Workloads of the last scan in the data folder; none where there was no scan."""
+    from piqc_pipeline.facts.snapshot_file import read_snapshot
+    from piqc_pipeline.history.inventory import inventory_from_snapshot
+
+    snapshot = settings.data_dir / "facts" / "snapshot.json"
+    return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.is_file() else ()
+
+
+def _ids(read: Callable[[], object], names: Sequence[str]) -> list[str]:
+    """Ids of the workloads that the names mean."""
+    from piqc_pipeline.errors import UsageError
+
+    known = sorted(set(read()["workload"].unique()))  # type: ignore[index]
+    ids = []
+    for name in names:
+        found = [workload for workload in known if workload == name or _short(workload) == name]
+        if len(found) != 1:
+            how = "is not in the history" if not found else f"means {len(found)} workloads"
+            raise UsageError(f"--workload {name!r} {how}; known: {', '.join(known[:10])}")
+        ids += found
+    return ids
+
+
+def _short(workload: str) -> str:
+    parts = workload.split("/")
+    return f"{parts[1]}/{parts[-1]}" if len(parts) == 4 else workload
+
+
+@contextmanager
+def _progress(what: str, *, show: bool = True) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar on a terminal, nothing in a pipe; advanced by steps done and, once known, their number."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, advance=done, total=total)
