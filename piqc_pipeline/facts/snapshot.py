@@ -144,7 +144,8 @@ class PodRequest:
     """Units of one accelerator resource that a pod's effective request holds on its node."""
 
     resource: str
-    units: float
+    units: float | None
+    """None where the quantity cannot be read (a ResourceClaim out of reach): what is free on that node is unknown."""
     sharing: Sharing = "none"
 
 
@@ -188,6 +189,8 @@ class EngineIdentity:
     version: str | None = None
     role: str | None = None
     """`prefill`, `decode`, `worker`, `leader`, ..."""
+    backend: str | None = None
+    """The engine inside another one: `vllm` inside KServe, llm-d, Ray Serve or NIM."""
 
 
 @dataclass(frozen=True)

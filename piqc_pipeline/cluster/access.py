@@ -1,0 +1,131 @@
+"""Which permissions does a scan need, and which of them are granted? One SelfSubjectAccessReview each."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from piqc_pipeline.cluster.options import ScanOptions
+
+if TYPE_CHECKING:
+    from piqc_pipeline.cluster.kubernetes import ApiServer
+
+
+@dataclass(frozen=True)
+class PermissionCheck:
+    """One permission, whether it is granted, and what is missing without it.
+
+    Attributes:
+        verb: `list`, `get` or `create`.
+        resource: `pods`, `pods/exec`, `deployments.apps`, as RBAC names it.
+        namespace: None for the whole cluster.
+        need: `required`: no useful report without it; `optional`: some figures stay unknown.
+        allowed: None when the API server could not tell.
+        purpose: What the permission is for, in one clause.
+        reason: The API server's words, where it gave some.
+    """
+
+    verb: str
+    resource: str
+    namespace: str | None
+    need: Literal["required", "optional"]
+    allowed: bool | None
+    purpose: str
+    reason: str | None = None
+
+
+def needed(options: ScanOptions) -> tuple[PermissionCheck, ...]:
+    """Every permission that a scan with these options uses; nothing is asked."""
+    rows = [
+        _row("list", "nodes", "required", "capacity, unallocated accelerators, prices"),
+        _row("list", "pods", "required", "workloads, and which accelerators are free"),
+        _row("list", "deployments.apps", "optional", "wanted replicas and age"),
+        _row("list", "replicasets.apps", "optional", "owners of pods"),
+        _row("list", "statefulsets.apps", "optional", "wanted replicas and age"),
+        _row("list", "daemonsets.apps", "optional", "wanted replicas and age"),
+        _row("list", "jobs.batch", "optional", "owners and age of Jobs"),
+        _row("list", "cronjobs.batch", "optional", "age of CronJobs"),
+        _row("list", "namespaces", "optional", "reading pods namespace by namespace where that is all that is granted"),
+        _row("list", "services", "optional", "which workloads are scraped"),
+        _row("list", "horizontalpodautoscalers.autoscaling", "optional", "autoscaling"),
+        _row("list", "scaledobjects.keda.sh", "optional", "autoscaling by KEDA"),
+        _row("list", "servicemonitors.monitoring.coreos.com", "optional", "which workloads are scraped"),
+        _row("list", "podmonitors.monitoring.coreos.com", "optional", "which workloads are scraped"),
+        _row("list", "resourceclaims.resource.k8s.io", "optional", "devices held by claims"),
+        _row("list", "resourceslices.resource.k8s.io", "optional", "devices offered by DRA"),
+    ]
+    if options.collect_runtime:
+        rows.append(_row("get", "pods/proxy", "optional", "metrics of engines and exporters"))
+    if options.allow_exec:
+        rows.append(_row("create", "pods/exec", "optional", "nvidia-smi where no exporter tells the utilization"))
+    namespaces = options.namespaces
+    if namespaces:
+        spread = [row for row in rows if row.resource.startswith("pods/")]
+        rows = [row for row in rows if row not in spread]
+        rows += [replace(row, namespace=name) for row in spread for name in namespaces]
+    return tuple(rows)
+
+
+def _row(verb: str, resource: str, need: Literal["required", "optional"], purpose: str) -> PermissionCheck:
+    return PermissionCheck(verb, resource, None, need, None, purpose)
+
+
+def check(options: ScanOptions) -> tuple[PermissionCheck, ...]:
+    """Ask the API server about each; see `piqc_pipeline.cluster.check_access`."""
+    from piqc_pipeline.cluster.kubernetes import connect, server_version
+
+    server = connect(options)
+    server_version(server)
+    return tuple(_review(server, row) for row in needed(options))
+
+
+def _review(server: "ApiServer", row: PermissionCheck) -> PermissionCheck:
+    """One review; where the server has no such interface, the read itself is tried."""
+    import msgspec
+
+    from piqc_pipeline.cluster.kubernetes import ReadFailed
+    from piqc_pipeline.cluster.redact import printable
+
+    name, _, group = row.resource.partition(".")
+    plural, _, sub = name.partition("/")
+    attributes: dict[str, Any] = {"verb": row.verb, "group": group, "resource": plural, "subresource": sub}
+    if row.namespace:
+        attributes["namespace"] = row.namespace
+    body = msgspec.json.encode(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+    )
+    try:
+        answer = server.ask("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", method="POST", body=body)
+        status = msgspec.json.decode(answer.body, type=dict[str, Any]).get("status")
+    except (ReadFailed, msgspec.DecodeError) as failure:
+        return replace(row, reason=printable(str(failure), 120))
+    if answer.status == 401:
+        from piqc_pipeline.errors import CredentialsRefused
+
+        raise CredentialsRefused(
+            f"the API server at {server.host} refused the credentials (401): log in again, "
+            "or choose another context with --context"
+        )
+    if answer.status >= 300 or not isinstance(status, dict):
+        return _try(server, row, plural, group, sub)
+    reason = status.get("reason")
+    return replace(row, allowed=bool(status.get("allowed")), reason=printable(str(reason), 120) if reason else None)
+
+
+def _try(server: "ApiServer", row: PermissionCheck, plural: str, group: str, sub: str) -> PermissionCheck:
+    from piqc_pipeline.cluster.kubernetes import ReadFailed
+    from piqc_pipeline.cluster.listing import ALL_LISTINGS
+
+    listing = next((item for item in ALL_LISTINGS if (item.plural, item.group) == (plural, group)), None)
+    if sub or (listing is None and plural != "namespaces"):
+        return replace(row, reason="the server has no access reviews, and it cannot be tried without asking a pod")
+    path = listing.path(listing.versions[0]) if listing else "/api/v1/namespaces"
+    try:
+        server.read(path, {"limit": "1"})
+    except ReadFailed as failure:
+        if failure.status == 404:
+            return replace(row, allowed=True, reason="the cluster has no such kind")
+        return replace(row, allowed=False if failure.status == 403 else None, reason=failure.why)
+    return replace(row, allowed=True)

@@ -1,0 +1,1 @@
+"""Which inference engine serves which model? By image, command, arguments, environment, labels and its own metrics."""

@@ -1,0 +1,328 @@
+"""What is read of a cluster, in which lists, and what does a failed one make unknown? One paginated pass over each."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from piqc_pipeline.cluster.claims import Claims
+from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed
+from piqc_pipeline.cluster.objects import (
+    AutoscalerObject,
+    BareObject,
+    ClaimObject,
+    ConfigMapObject,
+    ControllerObject,
+    MonitorObject,
+    NodeObject,
+    PodObject,
+    ServiceObject,
+    SliceObject,
+)
+from piqc_pipeline.cluster.workers import run_all
+from piqc_pipeline.errors import CredentialsRefused
+from piqc_pipeline.facts.snapshot import Unknown
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""ReplicaSets carry the whole pod template, one for each old revision; only their owners matter here."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One list of a scan.
+
+    Attributes:
+        plural: Resource name, as RBAC writes it with `group`.
+        effect: What is unknown where it cannot be read.
+        needed: False where a refusal makes nothing unknown that another source does not tell.
+    """
+
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+    item: type[Any]
+    effect: str
+    needed: bool = True
+    accept: str = "application/json"
+
+    def path(self, version: str) -> str:
+        """URL path of the list over all namespaces."""
+        return f"/api/{version}/{self.plural}" if not self.group else f"/apis/{self.group}/{version}/{self.plural}"
+
+    @property
+    def resource(self) -> str:
+        """`deployments.apps`, as RBAC and kubectl name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NODES = Listing("Node", "", ("v1",), "nodes", NodeObject, "capacity, unallocated accelerators and prices")
+PODS = Listing("Pod", "", ("v1",), "pods", PodObject, "workloads, and which accelerators are free")
+CONTROLLERS = (
+    Listing("Deployment", "apps", ("v1",), "deployments", ControllerObject, "wanted replicas and age of Deployments"),
+    Listing("ReplicaSet", "apps", ("v1",), "replicasets", ControllerObject, "owners of pods", accept=METADATA_ONLY),
+    Listing("StatefulSet", "apps", ("v1",), "statefulsets", ControllerObject, "replicas and age of StatefulSets"),
+    Listing("DaemonSet", "apps", ("v1",), "daemonsets", ControllerObject, "replicas and age of DaemonSets"),
+    Listing("Job", "batch", ("v1",), "jobs", ControllerObject, "owners and age of Jobs"),
+    Listing("CronJob", "batch", ("v1",), "cronjobs", ControllerObject, "age of CronJobs"),
+    Listing(
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io",
+        ("v1", "v1alpha1"),
+        "leaderworkersets",
+        ControllerObject,
+        "replicas and age of LeaderWorkerSets",
+    ),
+    Listing("RayCluster", "ray.io", ("v1", "v1alpha1"), "rayclusters", ControllerObject, "owners of Ray clusters"),
+    Listing("RayService", "ray.io", ("v1", "v1alpha1"), "rayservices", ControllerObject, "age of RayServices"),
+    Listing(
+        "InferenceService",
+        "serving.kserve.io",
+        ("v1beta1",),
+        "inferenceservices",
+        ControllerObject,
+        "age of InferenceServices",
+    ),
+    Listing(
+        "LLMInferenceService",
+        "serving.kserve.io",
+        ("v1alpha1", "v1alpha2"),
+        "llminferenceservices",
+        ControllerObject,
+        "age of LLMInferenceServices",
+    ),
+)
+SERVICES = Listing("Service", "", ("v1",), "services", ServiceObject, "which workloads are scraped")
+AUTOSCALERS = (
+    Listing(
+        "HorizontalPodAutoscaler", "autoscaling", ("v2",), "horizontalpodautoscalers", AutoscalerObject, "autoscaling"
+    ),
+    Listing("ScaledObject", "keda.sh", ("v1alpha1",), "scaledobjects", AutoscalerObject, "autoscaling by KEDA"),
+)
+MONITORS = (
+    Listing(
+        "ServiceMonitor",
+        "monitoring.coreos.com",
+        ("v1",),
+        "servicemonitors",
+        MonitorObject,
+        "which workloads are scraped",
+    ),
+    Listing(
+        "PodMonitor", "monitoring.coreos.com", ("v1",), "podmonitors", MonitorObject, "which workloads are scraped"
+    ),
+)
+CLAIMS = Listing(
+    "ResourceClaim",
+    "resource.k8s.io",
+    ("v1", "v1beta2", "v1beta1"),
+    "resourceclaims",
+    ClaimObject,
+    "devices held by claims",
+)
+SLICES = Listing(
+    "ResourceSlice",
+    "resource.k8s.io",
+    ("v1", "v1beta2", "v1beta1"),
+    "resourceslices",
+    SliceObject,
+    "devices offered by DRA",
+)
+ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES)
+BY_KIND = {listing.kind: listing for listing in ALL_LISTINGS}
+
+KeepPod = Callable[[PodObject], bool]
+
+
+@dataclass
+class ClusterObjects:
+    """Everything that was read of a cluster, from wherever. A list that could not be read is None.
+
+    Attributes:
+        pods: Only those that matter (see `relevance.py`); the rest is dropped page by page.
+        unread_namespaces: Namespaces whose pods could not be read; `*` where not even their names could.
+    """
+
+    cluster: str
+    context: str | None = None
+    server_version: str | None = None
+    nodes: list[NodeObject] | None = None
+    pods: list[PodObject] | None = None
+    controllers: list[ControllerObject] = field(default_factory=list)
+    services: list[ServiceObject] | None = None
+    autoscalers: list[tuple[str, AutoscalerObject]] = field(default_factory=list)
+    monitors: dict[str, list[MonitorObject] | None] = field(default_factory=dict)
+    prometheus_operator: bool | None = None
+    claims: Claims = field(default_factory=Claims)
+    config_maps: dict[tuple[str, str], ConfigMapObject] = field(default_factory=dict)
+    unread_namespaces: tuple[str, ...] = ()
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+class Reader:
+    """Reads the lists of one cluster, some at a time, and keeps what was read when it is stopped."""
+
+    def __init__(self, server: ApiServer, namespaces: tuple[str, ...], keep: KeepPod, workers: int) -> None:
+        """Prepare; nothing is asked yet."""
+        self.server = server
+        self.namespaces = namespaces
+        self.keep = keep
+        self.workers = workers
+        self.found = ClusterObjects(server.cluster_name, server.context)
+        self._lock = threading.Lock()
+
+    def read(self, step: Callable[[int, int], None]) -> ClusterObjects:
+        """All lists.
+
+        Raises:
+            CredentialsRefused: The server answered 401.
+            KeyboardInterrupt: Neither nodes nor pods were read before the user stopped the scan.
+        """
+        tasks: list[Callable[[], None]] = [self._nodes, self._pods]
+        tasks += [self._task(listing, self._keep_controllers(listing)) for listing in CONTROLLERS]
+        tasks += [self._task(listing, self._keep_autoscalers(listing)) for listing in AUTOSCALERS]
+        tasks += [self._task(listing, self._keep_monitors(listing)) for listing in MONITORS]
+        tasks.append(self._task(SERVICES, self._keep_services))
+        tasks += [self._task(CLAIMS, self._keep_claims), self._task(SLICES, self._keep_slices)]
+        failures = run_all(tasks, self.workers, self.server.deadline, step)
+        for failure in failures:
+            if isinstance(failure, CredentialsRefused):
+                raise failure
+        self._tell_stopped()
+        self.found.unknown.sort(key=lambda entry: (entry.what, entry.why))
+        return self.found
+
+    def _tell_stopped(self) -> None:
+        deadline = self.server.deadline
+        if not deadline.stop.is_set() and deadline.remaining() > 0:
+            return
+        why = (
+            "the scan was interrupted"
+            if deadline.stop.is_set()
+            else f"the deadline of {deadline.seconds:g} s has passed"
+        )
+        if self.found.nodes is None and not any("nodes" in entry.what for entry in self.found.unknown):
+            self.found.unknown.append(Unknown("nodes: " + NODES.effect, why, read_failed=True))
+        if self.found.pods is None and not any("pods" in entry.what for entry in self.found.unknown):
+            self.found.unknown.append(Unknown("pods: " + PODS.effect, why, read_failed=True))
+
+    def _nodes(self) -> None:
+        try:
+            self.found.nodes = self.server.every(NODES.path("v1"), NodeObject)
+        except ReadFailed as failure:
+            self._lost(NODES, failure)
+
+    def _pods(self) -> None:
+        try:
+            self.found.pods = self._kept_pods(PODS.path("v1"))
+            return
+        except ReadFailed as failure:
+            if failure.status != 403:
+                self._lost(PODS, failure)
+                return
+            refused = failure
+        self._pods_by_namespace(refused)
+
+    def _kept_pods(self, path: str) -> list[PodObject]:
+        kept: list[PodObject] = []
+        for page in self.server.pages(path, PodObject):
+            if not page:
+                kept.clear()
+            kept += [pod for pod in page if self.keep(pod)]
+        return kept
+
+    def _pods_by_namespace(self, refused: ReadFailed) -> None:
+        """Pods may be listed in some namespaces only; the rest is told to be unknown."""
+        unread: list[str] = []
+        try:
+            names = sorted(item.metadata.name for item in self.server.every("/api/v1/namespaces", BareObject))
+        except ReadFailed:
+            names = sorted(set(self.namespaces))
+            unread.append("*")
+        kept: list[PodObject] = []
+        for name in names:
+            try:
+                kept += self._kept_pods(f"/api/v1/namespaces/{name}/pods")
+            except ReadFailed as failure:
+                unread.append(name)
+                if name in self.namespaces or not self.namespaces:
+                    self._say(f"pods in namespace {name}", f"{failure.why}; grant `list pods` there")
+        if len(unread) >= len(names) and (not names or "*" not in unread):
+            self._lost(PODS, refused)
+            return
+        self.found.pods = kept
+        self.found.unread_namespaces = tuple(unread)
+        if unread:
+            self._say(
+                "which accelerators are free",
+                f"pods of {'other namespaces' if unread == ['*'] else f'{len(unread)} namespaces'} cannot be listed "
+                f"({refused.why}); grant `list pods` cluster-wide",
+            )
+
+    def _task(self, listing: Listing, keep: Callable[[list[Any]], None]) -> Callable[[], None]:
+        def run() -> None:
+            for version in listing.versions:
+                try:
+                    keep(self.server.every(listing.path(version), listing.item, listing.accept))
+                    return
+                except ReadFailed as failure:
+                    if failure.status != 404:
+                        self._lost(listing, failure)
+                        return
+            self._absent(listing)
+
+        return run
+
+    def _absent(self, listing: Listing) -> None:
+        with self._lock:
+            if listing in MONITORS:
+                self.found.monitors.setdefault(listing.kind, [])
+            elif listing is CLAIMS:
+                self.found.claims.claims = {}
+            elif listing is SLICES:
+                self.found.claims.slices = []
+
+    def _keep_controllers(self, listing: Listing) -> Callable[[list[ControllerObject]], None]:
+        def keep(items: list[ControllerObject]) -> None:
+            version = f"{listing.group}/{listing.versions[0]}" if listing.group else listing.versions[0]
+            for item in items:
+                item.kind, item.api_version = listing.kind, item.api_version or version
+            with self._lock:
+                self.found.controllers += items
+
+        return keep
+
+    def _keep_autoscalers(self, listing: Listing) -> Callable[[list[AutoscalerObject]], None]:
+        def keep(items: list[AutoscalerObject]) -> None:
+            with self._lock:
+                self.found.autoscalers += [(listing.kind, item) for item in items]
+
+        return keep
+
+    def _keep_monitors(self, listing: Listing) -> Callable[[list[MonitorObject]], None]:
+        def keep(items: list[MonitorObject]) -> None:
+            with self._lock:
+                self.found.monitors[listing.kind] = items
+                self.found.prometheus_operator = True
+
+        return keep
+
+    def _keep_services(self, items: list[ServiceObject]) -> None:
+        self.found.services = items
+
+    def _keep_claims(self, items: list[ClaimObject]) -> None:
+        self.found.claims.claims = {(item.metadata.namespace, item.metadata.name): item for item in items}
+
+    def _keep_slices(self, items: list[SliceObject]) -> None:
+        self.found.claims.slices = items
+
+    def _lost(self, listing: Listing, failure: ReadFailed) -> None:
+        if listing in MONITORS:
+            with self._lock:
+                self.found.monitors[listing.kind] = None
+        advice = f"; grant `list {listing.resource}`" if failure.status == 403 else ""
+        self._say(f"{listing.plural}: {listing.effect}", f"cannot list {listing.resource}: {failure.why}{advice}")
+
+    def _say(self, what: str, why: str) -> None:
+        with self._lock:
+            self.found.unknown.append(Unknown(what, why, read_failed=True))

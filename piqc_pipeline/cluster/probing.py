@@ -1,0 +1,266 @@
+"""What do pods say of their accelerators and engines? Exporters first, then engines, then exec; bounded, stoppable."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from piqc_pipeline.cluster.accelerators.plugin import Registry
+from piqc_pipeline.cluster.answers import Answers, Reply, Target
+from piqc_pipeline.cluster.device_metrics import PREFIXES as DEVICE_PREFIXES
+from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices, read_devices
+from piqc_pipeline.cluster.engines import runtime as metrics
+from piqc_pipeline.cluster.engines.endpoints import Endpoint
+from piqc_pipeline.cluster.exposition import Page, parse
+from piqc_pipeline.cluster.kubernetes import Deadline
+from piqc_pipeline.cluster.redact import printable
+from piqc_pipeline.cluster.workers import run_all
+from piqc_pipeline.facts.snapshot import AcceleratorReading, EngineRuntime, Unknown
+
+Step = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One running pod that is to be asked.
+
+    Attributes:
+        resource: Resource key of the accelerators that it holds; None where it holds none.
+        engine: Name of its engine; `unknown` is asked once for metrics, which may tell.
+        endpoint: Where the engine listens; None where it is not to be asked.
+        ask_model: Whether to ask which model is loaded: once a workload is enough.
+    """
+
+    target: Target
+    resource: str | None
+    engine: str
+    endpoint: Endpoint | None
+    ask_model: bool = False
+
+    @property
+    def key(self) -> PodKey:
+        """Namespace and name."""
+        return self.target.namespace, self.target.pod
+
+
+@dataclass
+class Told:
+    """What one pod told."""
+
+    readings: tuple[AcceleratorReading, ...] = ()
+    runtime: metrics.Reading | None = None
+    models: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+@dataclass
+class _First:
+    """The first read of an engine's counters."""
+
+    port: int
+    path: str
+    page: Page
+    source: metrics.Source
+    at: float
+
+
+class Prober:
+    """Asks the pods of one cluster."""
+
+    def __init__(
+        self, answers: Answers, registry: Registry, deadline: Deadline, workers: int, step: Step | None = None
+    ) -> None:
+        """Prepare; nothing is asked yet."""
+        self.answers = answers
+        self.registry = registry
+        self.deadline = deadline
+        self.workers = workers
+        self.step = step
+        self.told: dict[PodKey, Told] = defaultdict(Told)
+        self.devices: tuple[DeviceUse, ...] = ()
+        self.exporter_problems: dict[str, Reply] = {}
+        self._first: dict[PodKey, _First] = {}
+        self._lock = threading.Lock()
+
+    def ask_exporters(self, exporters: Sequence[tuple[str, Target, int]]) -> None:
+        """Read the pages of the device exporters (node, target, port) and keep what they say of which pod."""
+        pages: dict[str, Page] = {}
+
+        def task(node: str, target: Target, port: int) -> None:
+            reply = self.answers.fetch(target, port, "/metrics")
+            with self._lock:
+                if reply.text is None:
+                    self.exporter_problems[node] = reply
+                else:
+                    pages[f"{target.namespace}/{target.pod}"] = parse(reply.text, DEVICE_PREFIXES)
+
+        self._run("exporters", [lambda a=a: task(*a) for a in exporters])  # type: ignore[misc]
+        self.devices = read_devices([pages[name] for name in sorted(pages)], "dcgm")
+        self.take_devices(self.devices)
+
+    def take_devices(self, devices: Sequence[DeviceUse]) -> None:
+        """Give each pod the devices that an exporter names it for."""
+        found: dict[PodKey, list[AcceleratorReading]] = defaultdict(list)
+        for use in devices:
+            if use.pod is not None:
+                found[use.pod].append(use.reading)
+        for key, readings in found.items():
+            self.told[key].readings = tuple(readings)
+
+    def ask_engines(self, questions: Sequence[Question]) -> None:
+        """Read each engine's health and metrics, the metrics twice."""
+        asked = [question for question in questions if question.endpoint is not None]
+        self._run("engines", [lambda q=q: self._scrape_first(q) for q in asked])  # type: ignore[misc]
+        again = [question for question in asked if question.key in self._first]
+        self._run("rates", [lambda q=q: self._scrape_again(q) for q in again])  # type: ignore[misc]
+
+    def ask_tools(self, questions: Sequence[Question]) -> None:
+        """Run the vendor's tool in each pod whose accelerators no exporter and no engine told of."""
+        asked = [
+            question
+            for question in questions
+            if question.resource is not None
+            and not any(reading.utilization_pct is not None for reading in self.told[question.key].readings)
+        ]
+        self._run("accelerators", [lambda q=q: self._run_tool(q) for q in asked])  # type: ignore[misc]
+
+    def _run(self, name: str, tasks: Sequence[Callable[[], None]]) -> None:
+        step = self.step
+        report = None if step is None else lambda done, of: step(name, done, of)
+        for error in run_all(tasks, self.workers, self.deadline, report):
+            raise error
+
+    def _scrape_first(self, question: Question) -> None:
+        endpoint = question.endpoint
+        if endpoint is None:
+            return
+        told = self.told[question.key]
+        found, reply = self._find_page(question, endpoint)
+        healthy: bool | None = None if reply is None else False if reply.down else None
+        if found is not None:
+            self._first[question.key] = found
+            told.prefixes = metrics.metric_prefixes(found.page)
+            told.readings = told.readings or engine_devices(found.page)
+            healthy = True
+            if question.engine != "unknown":
+                health = self.answers.fetch(question.target, endpoint.http_port or found.port, endpoint.health_path)
+                healthy = not (health.text is None and health.down)
+        if (
+            question.ask_model
+            and endpoint.models_path
+            and healthy is not False
+            and (found or question.engine != "unknown")
+        ):
+            port = endpoint.http_port or (found.port if found else 0)
+            models = self.answers.fetch(question.target, port, endpoint.models_path) if port else Reply(None)
+            told.models = read_models(models.text)
+            healthy = True if told.models else healthy
+        if found is None or healthy is False:
+            self._first.pop(question.key, None)
+            self._tell_down(question, healthy, reply)
+
+    def _find_page(self, question: Question, endpoint: Endpoint) -> tuple[_First | None, Reply | None]:
+        """The first port and path with an engine's metrics; else the most telling failure."""
+        worst: Reply | None = None
+        for port in endpoint.ports:
+            for path in dict.fromkeys((endpoint.metrics_path, "/metrics")):
+                reply = self.answers.fetch(question.target, port, path)
+                if reply.text is not None:
+                    page = parse(reply.text)
+                    if metrics.names_of(page) is not None:
+                        return _First(port, path, page, reply.source, time.monotonic()), None
+                    reply = Reply(None, reply.source, "its page has no metrics of an engine that is known")
+                if worst is None or (reply.failed, reply.down) > (worst.failed, worst.down):
+                    worst = reply
+                if reply.down or reply.failed:
+                    break
+        return None, worst
+
+    def _tell_down(self, question: Question, healthy: bool | None, reply: Reply | None) -> None:
+        if question.engine == "unknown":
+            return
+        why = reply.why if reply is not None else "its health page says that it is not healthy"
+        where = f"{question.target.namespace}/{question.target.pod}"
+        entry = Unknown(f"engine metrics of pod {where}", why, read_failed=bool(reply and reply.failed))
+        self.told[question.key].runtime = metrics.Reading(EngineRuntime(healthy, "none", unknown=(entry,)))
+
+    def _scrape_again(self, question: Question) -> None:
+        first = self._first[question.key]
+        window = self.answers.window_seconds()
+        waited = time.monotonic() - first.at
+        if waited < window:
+            self.deadline.sleep(window - waited)
+        reply = self.answers.fetch(question.target, first.port, first.path)
+        now = time.monotonic()
+        page = parse(reply.text) if reply.text is not None else None
+        seconds = self._recorded_window(question) or (now - first.at)
+        if page is not None and metrics.names_of(page) is not None:
+            scrape = metrics.Scrape(page, first.page, seconds)
+        else:
+            scrape = metrics.Scrape(first.page)
+        self._keep(question, scrape, first.source)
+
+    def _recorded_window(self, question: Question) -> float | None:
+        recorded = getattr(self.answers, "recorded_window", None)
+        return recorded(question.key) if recorded is not None else None
+
+    def _keep(self, question: Question, scrape: metrics.Scrape, source: metrics.Source) -> None:
+        told = self.told[question.key]
+        where = f"{question.target.namespace}/{question.target.pod}"
+        reading = metrics.read_scrape(scrape, source, where)
+        if reading is not None and told.models:
+            served = tuple(sorted({*reading.runtime.served_models, *told.models}))
+            reading = replace(reading, runtime=replace(reading.runtime, served_models=served))
+        told.runtime = reading
+
+    def finish(self) -> None:
+        """Keep the first read of engines that were not read twice before the scan was stopped."""
+        for key, first in sorted(self._first.items()):
+            told = self.told[key]
+            if told.runtime is None:
+                told.runtime = metrics.read_scrape(metrics.Scrape(first.page), first.source, "/".join(key))
+
+    def _run_tool(self, question: Question) -> None:
+        owned = self.registry.tool_of(question.resource or "")
+        if owned is None:
+            return
+        plugin, tool = owned
+        where = f"{question.target.namespace}/{question.target.pod}"
+        told = self.told[question.key]
+        for command in tool.commands:
+            reply = self.answers.run(question.target, tool.name, command)
+            if reply.text is not None or reply.failed:
+                break
+        if reply.text is None:
+            told.unknown.append(Unknown(f"utilization of pod {where}", reply.why, read_failed=reply.failed))
+            return
+        listing = plugin.read_tool(reply.text)
+        told.unknown += [Unknown(f"accelerators of pod {where}", f"{tool.name}: {text}") for text in listing.problems]
+        if not listing.readings and not listing.problems:
+            told.unknown.append(Unknown(f"utilization of pod {where}", f"{tool.name} lists no accelerator"))
+        told.readings = listing.readings or told.readings
+
+
+class _Model(msgspec.Struct):
+    id: str | None = None
+    name: str | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model] | None = None
+    models: list[_Model] | None = None
+    model_id: str | None = None
+
+
+def read_models(text: str | None) -> tuple[str, ...]:
+    """Models that an engine says it has loaded (`/v1/models`, Ollama's `/api/tags`, TGI's `/info`)."""
+    try:
+        answer = msgspec.json.decode((text or "").encode("utf-8", "replace"), type=_Models)
+    except msgspec.DecodeError:
+        return ()
+    names = [row.id or row.name for row in [*(answer.data or []), *(answer.models or [])]]
+    return tuple(printable(name, 200) for name in [*names, answer.model_id] if name)[:64]
