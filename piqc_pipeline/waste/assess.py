@@ -182,8 +182,10 @@ def _unknown(
             Unknown("placement: dark accelerators", f"pods of namespace {spaces} could not be read", read_failed=True)
         )
     found.extend(_unpriced(capacity or ()))
+    reported = {one.id for one in workloads}
     for pod in snapshot.pods or ():
-        found.extend(pod.unknown)
+        # What a pod's devices or engine did not tell is said once, by its workload.
+        found.extend(entry for entry in pod.unknown if entry.read_failed or pod.workload_id not in reported)
     for one in workloads:
         found.extend(one.unknown)
     return tuple(dict.fromkeys(found))

@@ -107,7 +107,10 @@ def workload_figures(
         now: The instant of the snapshot.
     """
     unknown: list[Unknown] = []
-    usd = _usd_per_hour(workload, pods, held, unknown)
+    if not any(pod.holds for pod in pods):
+        unknown.append(Unknown(f"use, tokens and fit of {workload.id}", "none of its pods stands on a node"))
+        return _nothing_placed(workload, now, unknown)
+    usd = _usd_per_hour(workload, held, unknown)
     measured = _measured(workload, pods, held, unknown)
     values = [value for part in measured for value in part.values]
     mean = math.fsum(values) / len(values) if values else None
@@ -142,7 +145,7 @@ def workload_figures(
         tier_usd_per_day=tier,
         misplaced_usd_per_day=misplaced,
         fit=fit,
-        age_hours=None if workload.created_at is None else max(0.0, (now - workload.created_at).total_seconds() / 3600),
+        age_hours=_age_hours(workload, now),
         memory_gib_per_device=min(
             (gib for gib in (memory.get((one.holding.node, one.holding.resource)) for one in held) if gib is not None),
             default=None,
@@ -151,6 +154,41 @@ def workload_figures(
         interconnect=_same([_interconnect(one) for one in held]),
         gpus_per_node=next((one.pool.installed for one in held if one.pool), None),
         nodes=len({pod.node for pod in pods if pod.holds and pod.node}),
+        unknown=(*workload.unknown, *unknown),
+    )
+
+
+def _age_hours(workload: Workload, now: datetime) -> float | None:
+    return None if workload.created_at is None else max(0.0, (now - workload.created_at).total_seconds() / 3600)
+
+
+def _nothing_placed(workload: Workload, now: datetime, unknown: Sequence[Unknown]) -> WorkloadFigures:
+    """A workload that holds nothing: it costs nothing, and nothing else can be said of it."""
+    return WorkloadFigures(
+        id=workload.id,
+        cluster=workload.cluster,
+        namespace=workload.namespace,
+        kind=workload.kind,
+        name=workload.name,
+        accelerator=None,
+        accelerator_count=0.0,
+        devices=0.0,
+        replicas=0,
+        utilization_pct=None,
+        utilization_min_pct=None,
+        utilization_max_pct=None,
+        utilization_devices_seen=0,
+        utilization_source=None,
+        mfu_pct=None,
+        peak_flops=None,
+        generation_tokens_per_second=None,
+        usd_per_1k_tokens=None,
+        usd_per_hour=0.0,
+        idle_usd_per_day=0.0,
+        tier_usd_per_day=None,
+        misplaced_usd_per_day=0.0,
+        fit=None,
+        age_hours=_age_hours(workload, now),
         unknown=(*workload.unknown, *unknown),
     )
 
@@ -191,11 +229,7 @@ def _sum(parts: Sequence[float | None]) -> float | None:
     return math.fsum(known) if len(known) == len(parts) else None
 
 
-def _usd_per_hour(
-    workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unknown: list[Unknown]
-) -> float | None:
-    if not any(pod.holds for pod in pods):
-        return 0.0
+def _usd_per_hour(workload: Workload, held: Sequence[Held], unknown: list[Unknown]) -> float | None:
     if not held:
         unknown.append(Unknown(f"cost of {workload.id}", "its pods request no accelerator"))
         return None
