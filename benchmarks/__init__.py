@@ -1,0 +1,1 @@
+"""How fast, how large, how accurate: measurements that print one JSON object."""
