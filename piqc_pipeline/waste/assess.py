@@ -4,6 +4,7 @@ Buckets come from `capacity.py`, figures of a workload from `workloads.py`; here
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +19,7 @@ from piqc_pipeline.waste.workloads import HOURS_PER_DAY, Held, price_holdings, w
 DAYS_PER_YEAR = 365
 UNAVAILABLE: tuple[Bucket, ...] = ("unhealthy", "cordoned", "not_ready", "tainted")
 MIB_PER_GIB = 1024.0
+USABLE_SHARE_OF_PROFILE = 0.95
 
 
 def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
@@ -62,10 +64,12 @@ def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
 
 def _memory_gib(snapshot: ClusterSnapshot, held: Iterable[Held]) -> dict[tuple[str, str], float]:
     """Memory of one unit by (node, resource): the label's figure, else what a device says, else the catalog's."""
-    stated = {
-        (node.name, pool.resource): pool for node in snapshot.nodes or () for pool in node.pools if pool.memory_gib
+    memory = {
+        (node.name, pool.resource): gib
+        for node in snapshot.nodes or ()
+        for pool in node.pools
+        if (gib := pool.memory_gib or _profile_gib(pool.profile))
     }
-    memory = {key: pool.memory_gib for key, pool in stated.items() if pool.memory_gib is not None}
     for part in held:
         key = (part.holding.node, part.holding.resource)
         if key in memory or part.pool is None:
@@ -78,6 +82,12 @@ def _memory_gib(snapshot: ClusterSnapshot, held: Iterable[Held]) -> dict[tuple[s
         elif seen:
             memory[key] = min(seen) / MIB_PER_GIB
     return memory
+
+
+def _profile_gib(profile: str | None) -> float | None:
+    """Memory of a MIG profile: `1g.10gb` has 9.5 GiB of its 10 (nvidia-smi mig -lgip on an A100 of 80 GB)."""
+    size = re.search(r"\.(\d+)gb", profile or "")
+    return float(size.group(1)) * USABLE_SHARE_OF_PROFILE if size else None
 
 
 def _pending(snapshot: ClusterSnapshot) -> tuple[PendingPod, ...]:
@@ -167,7 +177,16 @@ def _unknown(
     snapshot: ClusterSnapshot, workloads: Sequence[WorkloadFigures], capacity: Sequence[PoolCapacity] | None
 ) -> tuple[Unknown, ...]:
     """Every figure that is missing, once, in a fixed order: reads first, then prices, then workloads."""
-    found: list[Unknown] = list(snapshot.unknown)
+    reported = {one.id for one in workloads}
+    # What a pod's devices or engine did not tell is said once, by its workload.
+    said = {
+        entry
+        for pod in snapshot.pods or ()
+        if pod.workload_id in reported
+        for entry in pod.unknown
+        if not entry.read_failed
+    }
+    found: list[Unknown] = [entry for entry in snapshot.unknown if entry not in said]
     for node in snapshot.nodes or ():
         found.extend(node.unknown)
     if capacity is None:
@@ -182,10 +201,8 @@ def _unknown(
             Unknown("placement: dark accelerators", f"pods of namespace {spaces} could not be read", read_failed=True)
         )
     found.extend(_unpriced(capacity or ()))
-    reported = {one.id for one in workloads}
     for pod in snapshot.pods or ():
-        # What a pod's devices or engine did not tell is said once, by its workload.
-        found.extend(entry for entry in pod.unknown if entry.read_failed or pod.workload_id not in reported)
+        found.extend(entry for entry in pod.unknown if entry not in said)
     for one in workloads:
         found.extend(one.unknown)
     return tuple(dict.fromkeys(found))

@@ -238,9 +238,9 @@ def _used_without_request(pool: PoolCapacity, busy: int) -> PoolCapacity:
 def _with_fragments(pools: Sequence[PoolCapacity], held: Sequence[Pod], pods: Sequence[Pod]) -> list[PoolCapacity]:
     """Move free accelerators that no shape can use from dark to fragmented.
 
-    Shapes are the requests of pods that wait, of any size, and of running pods that take several accelerators of the
-    same product: one notebook with a single GPU does not make six stranded ones useful. A node that nothing runs on
-    is not a fragment: it can be given back whole.
+    Shapes are the requests of pods that run on the same product. While pods wait, theirs count too, and running ones
+    only where they take several accelerators: a notebook with a single GPU does not make six stranded ones useful
+    to the job that waits for four. A node that nothing runs on is no fragment: it can be given back whole.
     """
     waiting: dict[str, list[float]] = defaultdict(list)
     for pod in pods:
@@ -252,7 +252,7 @@ def _with_fragments(pools: Sequence[PoolCapacity], held: Sequence[Pod], pods: Se
     running: dict[tuple[str, str], set[float]] = defaultdict(set)
     for pod in held:
         for request in pod.requests:
-            if request.units is not None and request.units >= 2 and request.sharing == "none":
+            if request.units and request.sharing == "none":
                 running[(request.resource, products.get((pod.node or "", request.resource), ""))].add(request.units)
     return [_fragment(pool, waiting, running) for pool in pools]
 
@@ -260,13 +260,15 @@ def _with_fragments(pools: Sequence[PoolCapacity], held: Sequence[Pod], pods: Se
 def _fragment(
     pool: PoolCapacity, waiting: dict[str, list[float]], running: dict[tuple[str, str], set[float]]
 ) -> PoolCapacity:
-    shapes = [*waiting.get(pool.resource, ()), *running.get((pool.resource, spelling(pool.product or "")), ())]
+    wanted = waiting.get(pool.resource, [])
+    runs = running.get((pool.resource, spelling(pool.product or "")), set())
+    shapes = [*wanted, *(units for units in runs if units >= 2)] if wanted else [*runs]
     if pool.sharing != "none" or not shapes or pool.dark == 0 or pool.allocated + pool.shared == 0:
         return pool
     smallest = min(shapes)
     if pool.dark >= smallest:
         return pool
-    reason = f"{pool.dark:g} free here, the smallest shape that waits or runs in groups takes {smallest:g}"
+    reason = f"{pool.dark:g} free here, the smallest shape that could use them takes {smallest:g}"
     return replace(pool, dark=0.0, fragmented=pool.dark, reason=pool.reason or reason)
 
 

@@ -90,6 +90,13 @@ def test_a_waiting_pod_that_would_fit_makes_free_accelerators_useful() -> None:
     assert buckets(snapshot)["n0"] == {"allocated": 6, "dark": 2}
 
 
+def test_without_a_waiting_pod_the_smallest_running_shape_decides() -> None:
+    sixes = [pod(f"six-{place}", f"n{place}", 6) for place in range(2)]
+    nodes = [node(f"n{place}") for place in range(3)]
+    assert buckets(cluster(nodes, sixes))["n0"] == {"allocated": 6, "fragmented": 2}
+    assert buckets(cluster(nodes, [*sixes, pod("single", "n2", 1)]))["n0"] == {"allocated": 6, "dark": 2}
+
+
 def test_a_node_that_nothing_runs_on_is_dark_even_where_shapes_are_larger() -> None:
     snapshot = cluster([node("big"), node("small", 4)], [pod("eight", "big", 8), pod("waits", None, 8)])
     assert buckets(snapshot)["small"] == {"dark": 4}
