@@ -114,6 +114,8 @@ class DuckDbStore:
                 connection, "SELECT * FROM gpu_utilization WHERE ts >= ? AND ts < ?", window, HISTORY_SCHEMA
             )
             rows, outcome = merged(stored, frame, force=force)
+            if rows.equals(stored):
+                return outcome
             connection.execute("DELETE FROM gpu_utilization WHERE ts >= ? AND ts < ?", window)
             _insert(connection, "gpu_utilization", rows)
         return outcome
@@ -338,10 +340,10 @@ def query_frames(sql: str, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
-    known = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'piqc_schema'").fetchall()
-    if not known[0][0]:
+    try:
+        rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
+    except duckdb.CatalogException:
         return 0
-    rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
     return int(rows[0][0])
 
 
