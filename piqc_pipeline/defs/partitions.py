@@ -10,23 +10,17 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from piqc_pipeline.errors import PartitionInFuture
-from piqc_pipeline.settings import Settings
+from piqc_pipeline.settings import DEMO_NOW, Settings
 
 KEY_FORMAT = "%Y-%m-%d"
 ONE_DAY = timedelta(days=1)
 FIRST_DAY: datetime = Settings.model_fields["history_start"].default
+DEMO_FIRST_DAY = datetime(2025, 1, 6, tzinfo=UTC)
+"""The first of the shipped load's fourteen days."""
 PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-
-def daily(first_day: datetime) -> dg.DailyPartitionsDefinition:
-    """Days in UTC from `first_day` to today; today is there although unfinished, and a later run replaces it."""
-    return dg.DailyPartitionsDefinition(start_date=first_day.strftime(KEY_FORMAT), timezone="UTC", end_offset=1)
-
-
-DAYS = daily(FIRST_DAY)
-"""The days as assets are declared with; `build_defs` moves the first one to where the settings put it."""
 
 SINGLE_RUN = dg.BackfillPolicy.single_run()
 """On every asset, unpartitioned ones too: only then a range of the whole graph is one run."""
@@ -35,6 +29,34 @@ SINGLE_RUN = dg.BackfillPolicy.single_run()
 def key_of(moment: datetime) -> str:
     """The partition key of the day that holds an instant."""
     return moment.astimezone(UTC).strftime(KEY_FORMAT)
+
+
+def daily(first_day: datetime, end: datetime | None = None) -> dg.DailyPartitionsDefinition:
+    """Days in UTC from `first_day` to today; today is there although unfinished, and a later run replaces it.
+
+    Args:
+        first_day: The first day.
+        end: The days stop before it, for a history that will not grow.
+    """
+    return dg.DailyPartitionsDefinition(
+        start_date=key_of(first_day),
+        end_date=key_of(end) if end else None,
+        timezone="UTC",
+        end_offset=0 if end else 1,
+    )
+
+
+def days_of(settings: Settings) -> dg.DailyPartitionsDefinition:
+    """The days that the settings make fillable; the demo's own two weeks where nothing else is set."""
+    other_source = settings.now or settings.history_file or settings.prometheus_url
+    if settings.cluster == "demo" and not other_source:
+        first = settings.history_start if "history_start" in settings.model_fields_set else DEMO_FIRST_DAY
+        return daily(first, DEMO_NOW)
+    return daily(settings.history_start)
+
+
+DAYS = daily(FIRST_DAY)
+"""The days that assets are declared with; `build_defs` puts those of the settings in their place."""
 
 
 def until_now(window: dg.TimeWindow, now: datetime) -> tuple[datetime, datetime]:

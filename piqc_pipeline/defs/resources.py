@@ -5,15 +5,15 @@ manifests each have a storage rule of their own.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import dagster as dg
 
-from piqc_pipeline.errors import ClusterUnreachable, PiqcError, PrometheusError, StoreLocked
+from piqc_pipeline.errors import ClusterUnreachable, PiqcError, PrometheusError
 from piqc_pipeline.settings import Settings, load_settings
 
 OWNERS = ["team:gpu-platform"]
@@ -21,7 +21,14 @@ NETWORK_RETRIES = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPO
 """Only for assets that talk to Kubernetes or Prometheus; training and rendering give the same answer again."""
 HISTORY_POOL = "history"
 """On every step that opens the DuckDB file, which takes one process at a time."""
-_WORTH_ANOTHER_TRY = (ClusterUnreachable, PrometheusError, StoreLocked)
+_WORTH_ANOTHER_TRY = (ClusterUnreachable, PrometheusError)
+"""A locked DuckDB file is not among them: the store itself has waited for it."""
+
+if TYPE_CHECKING:
+    Materialized = dg.MaterializeResult[None]
+else:
+    # Beside checks of its own, Dagster takes only the bare class for "returns no value to be pickled".
+    Materialized = dg.MaterializeResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,6 +77,11 @@ class Pipeline:
         return self.settings.data_dir / "model"
 
     @property
+    def artifact_dir(self) -> Path:
+        """The forecast in use, promoted by an atomic rename."""
+        return self.model_dir / "current"
+
+    @property
     def manifests_dir(self) -> Path:
         """The kustomize overlay that scales the workloads."""
         return self.settings.data_dir / "manifests"
@@ -96,6 +108,19 @@ class PipelineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             UsageError: A setting cannot be read; the message names it.
         """
         return Pipeline(load_settings(**self.overrides))
+
+
+def checks_of(asset: str, says: Mapping[str, str], *, blocking: Collection[str] = ()) -> list[dg.AssetCheckSpec]:
+    """Checks that the asset makes itself, because it has the figures.
+
+    Args:
+        asset: Name of the asset.
+        says: What each check holds, by name.
+        blocking: Names of those that hold up what follows in the run.
+    """
+    return [
+        dg.AssetCheckSpec(name, asset=asset, description=text, blocking=name in blocking) for name, text in says.items()
+    ]
 
 
 def one_sentence(step: Callable[P, R]) -> Callable[P, R]:

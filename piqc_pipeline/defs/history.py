@@ -1,0 +1,247 @@
+"""How busy were we? The table of days, its checks, and the usual day and week. Assets of the group `history`."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from piqc_pipeline.defs.display import numbers, picture, table, verdict
+from piqc_pipeline.defs.partitions import DAYS, SINGLE_RUN, until_now, window_of_tags
+from piqc_pipeline.defs.resources import (
+    HISTORY_POOL,
+    NETWORK_RETRIES,
+    OWNERS,
+    Materialized,
+    Pipeline,
+    checks_of,
+    one_sentence,
+)
+from piqc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from piqc_pipeline.history.samples import HistorySource
+
+GROUP = "history"
+
+
+class FillConfig(dg.Config):
+    """What a user may say in the launchpad of one fill.
+
+    Attributes:
+        force: Take the source's answer as it is, even where the table holds fuller rows.
+    """
+
+    force: bool = False
+
+
+def demo_load() -> Path:
+    """The shipped two weeks of load."""
+    return Path(str(files("piqc_pipeline").joinpath("data", "load.parquet")))
+
+
+def source_of(pipeline: Pipeline) -> "HistorySource":
+    """Where the history comes from: Prometheus, a file, or the demo's load.
+
+    Raises:
+        NotConfigured: No source was named.
+    """
+    from piqc_pipeline.history.files import FileSource
+
+    settings = pipeline.settings
+    kind = settings.require_history_source()
+    if kind == "prometheus":
+        return _prometheus(settings)
+    return FileSource(settings.history_file if kind == "file" and settings.history_file else demo_load())
+
+
+def _prometheus(settings: Settings) -> "HistorySource":
+    from piqc_pipeline.history.prometheus import PrometheusSource
+    from piqc_pipeline.history.prometheus_api import PrometheusAccess
+
+    password = settings.prometheus_password
+    return PrometheusSource(
+        PrometheusAccess(
+            url=settings.prometheus_url or "",
+            timeout_seconds=settings.prometheus_timeout_seconds,
+            token_file=settings.prometheus_token_file,
+            username=settings.prometheus_username,
+            password=password.get_secret_value() if password else None,
+            ca_file=settings.prometheus_ca_file,
+            headers={name: value.get_secret_value() for name, value in settings.prometheus_headers.items()},
+        )
+    )
+
+
+@dg.asset(
+    deps=["facts_bundle"],
+    partitions_def=DAYS,
+    group_name=GROUP,
+    kinds={"duckdb", "polars", "prometheus"},
+    owners=OWNERS,
+    backfill_policy=SINGLE_RUN,
+    retry_policy=NETWORK_RETRIES,
+    pool=HISTORY_POOL,
+)
+@one_sentence
+def gpu_utilization(
+    context: dg.AssetExecutionContext, config: FillConfig, pipeline: dg.ResourceParam[Pipeline]
+) -> Materialized:
+    """How busy each workload was, one row a workload and bucket: utilization, ready replicas, demand.
+
+    A day, or a range of days in one run, is replaced in one transaction: running it twice changes nothing. An emptier
+    answer, for instance after Prometheus dropped old data, never replaces fuller rows unless `force` is set.
+    """
+    from piqc_pipeline.facts.snapshot_file import read_snapshot
+    from piqc_pipeline.history.fill import fill
+    from piqc_pipeline.history.inventory import inventory_from_snapshot
+    from piqc_pipeline.history.store import open_store
+
+    settings, now = pipeline.settings, pipeline.now
+    start, end = until_now(context.partition_time_window, now)
+    store = open_store(settings.store_location())
+    filled = fill(
+        store,
+        source_of(pipeline),
+        start,
+        end,
+        inventory_from_snapshot(read_snapshot(pipeline.snapshot_path)),
+        settings.bucket_seconds,
+        now,
+        force=config.force,
+    )
+    for warning in filled.warnings:
+        context.log.warning(warning)
+    rows, newest = store.read(start, end), store.newest()
+    return dg.MaterializeResult(
+        metadata={
+            **numbers({"rows_written": filled.rows_written, "rows_kept": filled.rows_kept}),
+            "dagster/row_count": rows.height,
+            "dagster/table_name": "gpu_utilization",
+            "dagster/uri": settings.store_location(),
+            "from": start.isoformat(),
+            "to": end.isoformat(),
+            "newest_sample": newest.isoformat() if newest else "none",
+            "workloads": table(
+                ["workload", "rows", "mean utilization, %", "mean demand, replicas", "signal", "confidence"],
+                _by_workload(rows),
+            ),
+            "warnings": table(["warning"], [[warning] for warning in filled.warnings]),
+        }
+    )
+
+
+def _by_workload(rows: "pl.DataFrame") -> list[tuple[object, ...]]:
+    import polars as pl
+
+    means = rows.group_by("workload").agg(
+        pl.len(),
+        pl.col("utilization").mean() * 100,
+        pl.col("demand_replicas").mean(),
+        pl.col("signal").mode().first(),
+        pl.col("confidence").mode().first(),
+    )
+    return means.sort("workload").rows()
+
+
+TABLE_CHECKS = {
+    "no_duplicate_samples": "No minute of a workload is told twice.",
+    "within_bounds": "Utilization is 0 to 1; nothing is negative or infinite.",
+    "gaps": "The window has few holes.",
+    "newest_sample_age": "The newest sample is recent.",
+    "coverage": "Most of the expected device samples were seen.",
+    "scrape_interval": "Devices are sampled often enough.",
+}
+UNMEASURED_IS_FINE = ("coverage", "scrape_interval")
+"""A file of load does not say how many samples were expected."""
+
+
+@dg.multi_asset_check(
+    name="gpu_utilization_checks",
+    specs=checks_of("gpu_utilization", TABLE_CHECKS, blocking=("no_duplicate_samples", "within_bounds")),
+    pool=HISTORY_POOL,
+)
+def gpu_utilization_checks(
+    context: dg.AssetCheckExecutionContext, pipeline: dg.ResourceParam[Pipeline]
+) -> Iterator[dg.AssetCheckResult]:
+    """Looks at the days that the run names; started alone, at the days that a training would use."""
+    from piqc_pipeline.history.checks import all_checks
+    from piqc_pipeline.history.store import open_store
+
+    settings, now = pipeline.settings, pipeline.now
+    whole = (now - timedelta(days=settings.train_days), now)
+    start, end = window_of_tags(context.run.tags) or whole
+    store = open_store(settings.store_location())
+    rows = store.read(start, end)
+    for result in all_checks(rows, start, end, store.newest(), now, settings.max_sample_age_seconds):
+        yield verdict(
+            result.name,
+            result.name in UNMEASURED_IS_FINE if result.passed is None else result.passed,
+            measured=result.measured,
+            limit=result.limit,
+            unit=f"{result.unit}, {start:%Y-%m-%d} to {end:%Y-%m-%d %H:%M}",
+            says=result.detail,
+            blocking=result.name in ("no_duplicate_samples", "within_bounds"),
+        )
+
+
+@dg.asset(
+    deps=[gpu_utilization],
+    group_name=GROUP,
+    kinds={"polars", "csv"},
+    owners=OWNERS,
+    backfill_policy=SINGLE_RUN,
+    pool=HISTORY_POOL,
+)
+@one_sentence
+def load_profile(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
+    """The usual day and week of each workload: mean, peak, night, weekly season, outliers, with plots.
+
+    Looks at the days that a training would use. Day and night are those of `PIQC_WORKLOAD_TIMEZONE`.
+    """
+    from piqc_pipeline.facts.bundle import write_text
+    from piqc_pipeline.history import profile
+    from piqc_pipeline.history.plots import load_plot, week_plot
+    from piqc_pipeline.history.store import open_store
+
+    settings, now, folder = pipeline.settings, pipeline.now, pipeline.profile_dir
+    zone = settings.workload_timezone
+    rows = open_store(settings.store_location()).read(now - timedelta(days=settings.train_days), now)
+    found = profile.load_profile(rows, zone)
+    write_text(found.to_csv(), folder / "profile.csv", "the load profile")
+    write_text(found.spans_csv(), folder / "outliers.csv", "the outliers")
+    censored = [one.censored_busy_pct for one in found.profiles if one.censored_busy_pct is not None]
+    return dg.MaterializeResult(
+        metadata={
+            **numbers(
+                {
+                    "workloads": len(found.profiles),
+                    "outliers": sum(span.kind != "gap" for span in found.spans),
+                    "gaps": sum(span.kind == "gap" for span in found.spans),
+                    "censored_busy_pct_worst": max(censored, default=None),
+                }
+            ),
+            "load": picture("utilization over time", load_plot(rows, zone)),
+            "week": picture("demand by weekday and hour", week_plot(rows, zone)),
+            "profile": table(
+                ["workload", "mean, %", "peak, %", "night, %", "08-20 h, %", "workday / weekend", "weekly strength"],
+                [
+                    [
+                        one.workload,
+                        one.mean_pct,
+                        one.peak_pct,
+                        one.night_pct,
+                        one.busy_hours_pct,
+                        one.workday_weekend_ratio,
+                        one.weekly_strength,
+                    ]
+                    for one in found.profiles
+                ],
+            ),
+            "folder": dg.MetadataValue.path(folder),
+        }
+    )
