@@ -26,7 +26,7 @@ from piqc_pipeline.scaling.replay_engine import (
     simulate,
 )
 from piqc_pipeline.scaling.replay_forecast import ENSEMBLE, PeakForecast, phases_of, rolling_peaks
-from piqc_pipeline.scaling.replay_policies import FORECAST, REACTIVE, PolicyTrack, frontier, tracks
+from piqc_pipeline.scaling.replay_policies import FORECAST, FRONTIER, REACTIVE, PolicyTrack, frontier, tracks
 from piqc_pipeline.scaling.replay_trace import (
     INJECTIONS,
     Injection,
@@ -168,7 +168,7 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
     stage = _Stage(series, ticks, first, days, least, most, policy, options)
     every = [*tracks(series, forecasts, policy, filled, ticks.demand), *frontier()]
     minutes = stage.run(every)
-    scored = {name: stage.score(course) for name, course in minutes.items()}
+    scored = {name: stage.score(course) for name, course in minutes.items() if not name.startswith(FRONTIER)}
     daily = {name: scores.by_day(course) for name, course in minutes.items()}
     pair = [track for track in every if track.name in (REACTIVE, FORECAST)]
     injected: dict[str, dict[str, scores.PolicyScore]] = {
@@ -182,7 +182,7 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
         least=least,
         most=most,
         achievable=scores.achievable_share(minutes[FORECAST], least, most),
-        policies={name: value for name, value in scored.items() if not name.startswith("reactive_at_")},
+        policies=scored,
         injected=injected,
         forecast=_forecast_figures(forecasts[ENSEMBLE]),
         recommendation=recommend(scored, daily, draws, policy),
@@ -332,7 +332,7 @@ def _equal_hours(daily: Mapping[str, tuple[Floats, ...]], days: NDArray[np.int64
 
 def _equal_hours_draws(daily: Mapping[str, tuple[Floats, ...]], days: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """The forecast's minutes over 90 % and the reactive ones at its GPU-hours, for each draw of days (rows)."""
-    names = [name for name in daily if name.startswith("reactive_at_")]
+    names = [name for name in daily if name.startswith(FRONTIER)]
     hours = np.stack([daily[name][0][days].sum(axis=1) for name in names])
     over = np.stack([daily[name][1][days].sum(axis=1) for name in names])
     return scores.at_equal_hours(

@@ -31,7 +31,7 @@ class PeakForecast:
     """Quantiles of the maximum over the lead window, one value a phase; NaN before the first forecast.
 
     Attributes:
-        median: Quantile 0.5.
+        median: Maximum of the expected path.
         unlikely: The policy's quantile.
         point: Expected demand one lead time ahead.
         coverage: Share of finished windows whose maximum was at or under `unlikely`, over the scored part.
@@ -98,7 +98,8 @@ class _View:
     def peaks(self, paths: Floats, *, follows_live: bool) -> PeakForecast:
         """Calibrated quantiles of a forecast's lead-window maximum."""
         per_bucket = self.series.step_seconds // TICK_SECONDS
-        phases = phases_of(per_bucket)
+        every = phases_of(per_bucket)
+        phases = every if follows_live else 1
         size = len(self.series.demand)
         median, unlikely, point = (np.full((size, phases), np.nan) for _ in range(3))
         figures = []
@@ -106,7 +107,8 @@ class _View:
         for phase in range(phases):
             offset = phase * per_bucket // phases
             path, window = self._window(paths, offset, follows_live=follows_live)
-            middle, high, actual = self._calibrated(path.max(axis=1), window, offset)
+            middle = path.max(axis=1)
+            high, actual = self._calibrated(middle, window, offset)
             median[rows, phase], unlikely[rows, phase], point[rows, phase] = middle, high, path[:, -1]
             judged = self.played.origins >= self.scored
             error = np.abs(actual - middle)[judged]
@@ -118,14 +120,10 @@ class _View:
                 )
             )
         means = np.mean(np.array(figures), axis=0)
-        return PeakForecast(
-            median.reshape(-1),
-            unlikely.reshape(-1),
-            point.reshape(-1),
-            float(means[0]),
-            float(means[1]),
-            float(means[2]),
+        middles, highs, points = (
+            np.repeat(column.reshape(-1), every // phases) for column in (median, unlikely, point)
         )
+        return PeakForecast(middles, highs, points, float(means[0]), float(means[1]), float(means[2]))
 
     def _window(self, paths: Floats, offset: int, *, follows_live: bool) -> tuple[Floats, int]:
         """The forecast over the lead window from a phase on, at ticks of a minute, and the window's width in ticks."""
@@ -146,8 +144,8 @@ class _View:
             window = np.maximum(window + (live - expected)[:, None], 0.0)
         return window, width
 
-    def _calibrated(self, peaks: Floats, width: int, offset: int) -> tuple[Floats, Floats, Floats]:
-        """Median and quantile of the maximum from its own past misses, and the maximum that came."""
+    def _calibrated(self, peaks: Floats, width: int, offset: int) -> tuple[Floats, Floats]:
+        """Quantile of the maximum from its own past misses, and the maximum that came."""
         per_bucket = self.series.step_seconds // TICK_SECONDS
         grid, origins = self.played.grid, self.played.origins
         begin = (origins + self.skipped) * per_bucket + offset
@@ -160,10 +158,9 @@ class _View:
         largest = np.maximum.accumulate(grid.values)[np.maximum(origins - 1, 0)]
         calibration = Calibration(reach, grid.day, origins, peaks, actual, largest)
         first = min(len(origins) - 1, 2 * reach)
-        middle, high = calibration.run(0.5, first).quantile, calibration.run(self.quantile, first).quantile
-        median: Floats = np.where(np.isfinite(middle), middle, peaks)
-        unlikely: Floats = np.where(np.isfinite(high), np.maximum(high, median), 1.2 * peaks)
-        return median, unlikely, np.asarray(actual, dtype=np.float64)
+        high = calibration.run(self.quantile, first).quantile
+        unlikely: Floats = np.where(np.isfinite(high), np.maximum(high, peaks), 1.2 * peaks)
+        return unlikely, np.asarray(actual, dtype=np.float64)
 
 
 def _between(points: Floats, at: Floats) -> Floats:

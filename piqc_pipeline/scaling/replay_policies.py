@@ -25,6 +25,7 @@ STATIC_PEAK = "static_peak"
 CANDIDATES = (REACTIVE, "reactive_demand", "cron", "seasonal_naive", FORECAST)
 """What may be recommended: policies that a user can deploy and that do not look ahead."""
 
+FRONTIER = "reactive_at_"
 FRONTIER_THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.3)
 """Reactive policies held to other shares: what their overload costs at other GPU-hours."""
 CRON_PART_HOURS = 4
@@ -110,7 +111,7 @@ def tracks(
 def frontier() -> list[PolicyTrack]:
     """The reactive policy held to other shares."""
     return [
-        PolicyTrack(f"reactive_at_{share:g}", "the observed trigger alone", observed=COUNT, threshold=share)
+        PolicyTrack(f"{FRONTIER}{share:g}", "the observed trigger alone", observed=COUNT, threshold=share)
         for share in FRONTIER_THRESHOLDS
     ]
 

@@ -1,0 +1,274 @@
+"""Will these ScaledObjects and HPAs do what their author expects? Closed-world schema first, then known faults.
+
+Reading is in `lint_load.py`, what each rule means in `lint_rules.py`, triggers in `lint_triggers.py`, HPAs in
+`lint_hpa.py`. `metadata.annotations["piqc.io/lint-ignore"]` names rules that an object is excused from.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from piqc_pipeline.scaling import schema
+from piqc_pipeline.scaling.keda import NAME_LIMIT
+from piqc_pipeline.scaling.lint_hpa import check_hpa
+from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, paths_of, read
+from piqc_pipeline.scaling.lint_rules import RULES, Severity
+from piqc_pipeline.scaling.lint_triggers import check_triggers
+from piqc_pipeline.scaling.lint_values import Report, as_map, integer, text
+
+IGNORE_ANNOTATION = "piqc.io/lint-ignore"
+BOOLEAN_ANNOTATIONS = tuple(
+    f"autoscaling.keda.sh/{name}" for name in ("paused", "paused-scale-in", "paused-scale-out", "force-activation")
+)
+KINDS = {"ScaledObject": "keda.sh/v1alpha1", "HorizontalPodAutoscaler": "autoscaling/v2"}
+UNSCALABLE = {"DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap"}
+DEAD_ZONE_FROM = 10
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of one object.
+
+    Attributes:
+        rule: Id, a key of `RULES`.
+        severity: Of the rule.
+        file: As given.
+        line: Line of the field, or of the object.
+        object: `namespace/Kind/name`; empty where the file could not be read.
+        path: Field, for instance `spec.triggers[0].metadata.targetValue`.
+        message: What is wrong here, with the numbers.
+    """
+
+    rule: str
+    severity: Severity
+    file: str
+    line: int
+    object: str
+    path: str
+    message: str
+
+
+def lint_files(names: Sequence[str], standard_input: bytes | None = None) -> list[Finding]:
+    """Every fault in the files, sorted by file, severity and line.
+
+    Args:
+        names: Files and folders; `-` stands for `standard_input`.
+        standard_input: Bytes of `-`.
+    """
+    found: list[Document] = []
+    findings: list[Finding] = []
+    for name in paths_of(names):
+        try:
+            content = standard_input or b"" if name == "-" else read(name)
+            here = documents(content, name)
+        except Unreadable as error:
+            findings.append(Finding("unreadable", "error", name, error.line, "", "", str(error)))
+            continue
+        if not any(document.kind in KINDS for document in here):
+            findings.append(Finding("nothing-to-check", "info", name, 1, "", "", "it holds no ScaledObject and no HPA"))
+        found += here
+    return sorted([*findings, *lint_documents(found)], key=_order)
+
+
+def _order(entry: Finding) -> tuple[str, int, int, str, str]:
+    rank = ("error", "warning", "info").index(entry.severity)
+    return entry.file, rank, entry.line, entry.rule, entry.path
+
+
+def lint_text(content: str, name: str = "input") -> list[Finding]:
+    """Every fault in one text; see `lint_files`."""
+    return (
+        lint_files(["-"], content.encode())
+        if name == "-"
+        else [replace(entry, file=name) for entry in lint_files(["-"], content.encode())]
+    )
+
+
+def lint_documents(found: Sequence[Document]) -> list[Finding]:
+    """Every fault of the ScaledObjects and HPAs among the objects; the others are context (Services, other HPAs)."""
+    findings: list[Finding] = []
+    for document in found:
+        if document.kind in KINDS:
+            findings += _check(document, found)
+    return [*findings, *_two_controllers(found)]
+
+
+def _check(document: Document, others: Sequence[Document]) -> list[Finding]:
+    body = document.body
+    kind, version = str(body["kind"]), body.get("apiVersion")
+    report = Report()
+    if not isinstance(version, str) or not schema.has_schema(version, kind):
+        report.add("unknown-version", "apiVersion", f"{kind} has no version {version!r}; {KINDS[kind]} is served")
+    else:
+        for path, message in schema.problems(body):
+            report.add("schema", path, f"{path}: {message}")
+        _names(body, report)
+        if kind == "ScaledObject":
+            _scaled_object(body, report)
+            check_triggers(body, report, _services(others))
+        else:
+            check_hpa(body, report)
+    return _findings(document, report)
+
+
+def _findings(document: Document, report: Report) -> list[Finding]:
+    metadata = as_map(document.body.get("metadata"))
+    label = f"{text(metadata.get('namespace')) or '-'}/{document.body['kind']}/{text(metadata.get('name')) or '?'}"
+    ignored = text(as_map(metadata.get("annotations")).get(IGNORE_ANNOTATION)) or ""
+    excused = {part.strip() for part in ignored.split(",")}
+    return [
+        Finding(rule, RULES[rule].severity, document.file, document.line(path), label, path, message)
+        for rule, path, message in report.entries
+        if rule not in excused
+    ]
+
+
+def _names(body: Mapping[str, Any], report: Report) -> None:
+    name = as_map(body.get("metadata")).get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 253:
+        report.add("name-invalid", "metadata.name", f"{name!r} is no name of an object"[:200])
+        return
+    if body["kind"] != "ScaledObject":
+        return
+    advanced = as_map(as_map(as_map(body.get("spec")).get("advanced")).get("horizontalPodAutoscalerConfig"))
+    own = advanced.get("name")
+    if len(name) > 63 or (not own and len(name) > NAME_LIMIT):
+        report.add("name-too-long", "metadata.name", f"the name has {len(name)} characters, {NAME_LIMIT} are possible")
+    if isinstance(own, str) and len(own) > 63:
+        path = "spec.advanced.horizontalPodAutoscalerConfig.name"
+        report.add("name-too-long", path, f"the HPA's name has {len(own)} characters, 63 are possible")
+
+
+def _scaled_object(body: Mapping[str, Any], report: Report) -> None:
+    spec = as_map(body.get("spec"))
+    least = integer(spec.get("minReplicaCount")) or 0
+    most = integer(spec.get("maxReplicaCount"))
+    if least > (100 if most is None else most):
+        shown = "100, its default" if most is None else str(most)
+        report.add("min-above-max", "spec.minReplicaCount", f"minReplicaCount {least} is above maxReplicaCount {shown}")
+    if most is None:
+        report.add("max-missing", "spec", "maxReplicaCount is not given: up to 100 replicas")
+    kind = text(as_map(spec.get("scaleTargetRef")).get("kind"))
+    if kind in UNSCALABLE:
+        report.add("target-not-scalable", "spec.scaleTargetRef.kind", f"a {kind} has no /scale subresource")
+    idle = integer(spec.get("idleReplicaCount"))
+    if idle is not None and (idle != 0 or idle >= max(least, 1)):
+        report.add("idle-replicas", "spec.idleReplicaCount", f"idleReplicaCount is {idle}, minReplicaCount {least}")
+    _without_effect(spec, least, idle, report)
+    _annotations(as_map(as_map(body.get("metadata")).get("annotations")), report)
+    config = as_map(as_map(spec.get("advanced")).get("horizontalPodAutoscalerConfig"))
+    check_behavior(config.get("behavior"), "spec.advanced.horizontalPodAutoscalerConfig.behavior", most or 100, report)
+
+
+def _without_effect(spec: Mapping[str, Any], least: int, idle: int | None, report: Report) -> None:
+    triggers = spec.get("triggers")
+    cached = (
+        any(as_map(trigger).get("useCachedMetrics") is True for trigger in triggers)
+        if isinstance(triggers, list)
+        else False
+    )
+    if "pollingInterval" in spec and least > 0 and idle is None and not cached:
+        report.add("polling-without-effect", "spec.pollingInterval", f"pollingInterval with minReplicaCount {least}")
+    for key in ("cooldownPeriod", "initialCooldownPeriod"):
+        if key in spec and least > 0 and idle is None:
+            report.add("cooldown-without-effect", f"spec.{key}", f"{key} with minReplicaCount {least}")
+
+
+def _annotations(annotations: Mapping[str, Any], report: Report) -> None:
+    for key in BOOLEAN_ANNOTATIONS:
+        value = annotations.get(key)
+        # strconv.ParseBool takes these.
+        if value is not None and str(value) not in {
+            "1",
+            "t",
+            "T",
+            "true",
+            "TRUE",
+            "True",
+            "0",
+            "f",
+            "F",
+            "false",
+            "FALSE",
+            "False",
+        }:
+            report.add(
+                "annotation-not-boolean", f"metadata.annotations.{key}", f"{key} is {value!r}: taken as true"[:200]
+            )
+
+
+def check_behavior(behavior: Any, path: str, most: int, report: Report) -> None:
+    """Ranges of `behavior`, and what its tolerance means."""
+    tolerant = True
+    for direction in ("scaleUp", "scaleDown"):
+        rules = as_map(as_map(behavior).get(direction))
+        here = f"{path}.{direction}"
+        window = rules.get("stabilizationWindowSeconds")
+        if isinstance(window, int) and not 0 <= window <= 3600:
+            report.add(
+                "behavior-range", f"{here}.stabilizationWindowSeconds", f"the window is {window} s; 0 to 3600 are taken"
+            )
+        if rules.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
+            report.add("behavior-range", f"{here}.selectPolicy", "selectPolicy is Max, Min or Disabled")
+        policies = rules.get("policies")
+        for index, entry in enumerate(policies if isinstance(policies, list) else []):
+            policy = as_map(entry)
+            period, value = policy.get("periodSeconds"), policy.get("value")
+            if isinstance(period, int) and not 1 <= period <= 1800:
+                report.add(
+                    "behavior-range", f"{here}.policies[{index}]", f"the period is {period} s; 1 to 1800 are taken"
+                )
+            if isinstance(value, int) and value < 1:
+                report.add("behavior-range", f"{here}.policies[{index}]", f"the value is {value}; 1 or more is taken")
+            if policy.get("type") not in (None, "Pods", "Percent"):
+                report.add("behavior-range", f"{here}.policies[{index}]", "the type is Pods or Percent")
+        if rules.get("tolerance") is not None:
+            tolerant = False
+            report.add(
+                "tolerance-version", f"{here}.tolerance", f"tolerance {rules['tolerance']} needs Kubernetes 1.35"
+            )
+    if tolerant and most >= DEAD_ZONE_FROM:
+        message = (
+            f"up to {most} replicas with the default tolerance: from {DEAD_ZONE_FROM} on, single steps are ignored"
+        )
+        report.add("dead-zone", path, message)
+
+
+def _services(found: Sequence[Document]) -> set[tuple[str, str]]:
+    """`(namespace, name)` of the Services among the objects."""
+    names = set()
+    for document in found:
+        metadata = as_map(document.body.get("metadata"))
+        if document.body.get("kind") == "Service":
+            names.add((text(metadata.get("namespace")) or "default", text(metadata.get("name")) or ""))
+    return names
+
+
+def _two_controllers(found: Sequence[Document]) -> list[Finding]:
+    """Workloads that several autoscalers of the input name."""
+    owners: dict[tuple[str, str, str], list[Document]] = {}
+    for document in found:
+        kind = document.kind
+        if kind not in KINDS:
+            continue
+        metadata = as_map(document.body.get("metadata"))
+        name = text(metadata.get("name")) or ""
+        transfers = "scaledobject.keda.sh/transfer-hpa-ownership" in as_map(metadata.get("annotations"))
+        if transfers or (kind == "HorizontalPodAutoscaler" and name.startswith("keda-hpa-")):
+            continue
+        target = as_map(as_map(document.body.get("spec")).get("scaleTargetRef"))
+        workload = text(target.get("name"))
+        if workload:
+            key = (text(metadata.get("namespace")) or "default", text(target.get("kind")) or "Deployment", workload)
+            owners.setdefault(key, []).append(document)
+    findings = []
+    for (namespace, kind, workload), several in owners.items():
+        for document in several[1:]:
+            report = Report()
+            first = as_map(several[0].body.get("metadata")).get("name")
+            message = f"{kind} {namespace}/{workload} is scaled by {several[0].body['kind']} {first} already"
+            report.add("two-controllers", "spec.scaleTargetRef", message)
+            findings += _findings(document, report)
+    return findings
