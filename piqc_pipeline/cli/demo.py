@@ -1,0 +1,184 @@
+"""`piqc demo`: the whole pipeline on the shipped input; what did it find, and where does it lie?"""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from piqc_pipeline.forecast.model import PredictorArtifact
+    from piqc_pipeline.scaling.plan import ReplicaPlan
+
+DAGSTER_YAML = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
+"""For a DAGSTER_HOME that has none: nothing is sent, no pop-up; the project's own folder has more."""
+DEMO_DIR = Path("piqc-demo")
+PLAN_HOURS = (0, 1, 2, 3, 4, 5)
+MODELS = {
+    "ensemble": "ours",
+    "prophet": "Prophet",
+    "last_value": "last value",
+    "same_time_yesterday": "yesterday",
+    "sma_60": "60-min mean",
+}
+
+BINDING = {
+    "fc50": "the median forecast",
+    "fcq": "the forecast's likely peak",
+    "observed": "live demand",
+    "min": "the minimum",
+    "max": "the maximum",
+    "hold": "the hold on scale-in",
+    "": "nothing",
+}
+
+
+@click.command("demo")
+@click.option("--ui", is_flag=True, help="Start Dagster's UI on the demo instead of printing.")
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="Port of the UI.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), default=DEMO_DIR, show_default=True,
+    help="Folder for everything the demo writes.",
+)  # fmt: skip
+def demo_command(ui: bool, port: int, data_dir: Path) -> None:
+    """Run the whole pipeline on the recorded cluster and two weeks of real LLM load.
+
+    Nothing outside --data-dir and DAGSTER_HOME is written; no cluster is touched.
+    """
+    home = _dagster_home()
+    if ui:
+        _start_ui(home, data_dir, port)
+        return
+    # Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines.
+    warnings.filterwarnings("ignore", message=".*currently in (beta|preview)")
+    from piqc_pipeline.defs.run_all import materialize_all
+    from piqc_pipeline.settings import load_settings
+
+    settings = load_settings(cluster="demo", data_dir=data_dir)
+    with _progress() as tell:
+        outcome = materialize_all(settings, progress=tell)
+    _print_outcome(outcome)
+
+
+def _dagster_home() -> Path:
+    """The DAGSTER_HOME named, or `dagster_home/` here; made if it is not there."""
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(Path("dagster_home").absolute())))
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        (home / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    return home
+
+
+def _start_ui(home: Path, data_dir: Path, port: int) -> None:
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "PIQC_CLUSTER": "demo",
+        "PIQC_DATA_DIR": str(data_dir.absolute()),
+    }
+    click.echo(f"Dagster's UI opens at http://127.0.0.1:{port} (Ctrl-C ends it)", err=True)
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "piqc_pipeline.definitions", "-p", str(port)]
+    try:
+        raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
+    except KeyboardInterrupt:
+        raise SystemExit(0) from None
+
+
+class _progress:
+    """Tells each step on stderr as it begins: one line on a terminal, silent in a pipe."""
+
+    def __enter__(self) -> Any:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self._status = console.status("starting Dagster ...")
+        if console.is_terminal:
+            self._status.start()
+        return lambda step: self._status.update(f"materializing {step} ...")
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+def _print_outcome(outcome: Any) -> None:
+    from piqc_pipeline.defs.scaling import plan_of
+    from piqc_pipeline.facts.snapshot_file import read_snapshot
+    from piqc_pipeline.forecast.artifact import load
+    from piqc_pipeline.report.scan_result import scan_result
+    from piqc_pipeline.report.table import render
+    from piqc_pipeline.waste.prices import load_prices
+
+    pipeline = outcome.pipeline
+    artifact = load(pipeline.artifact_dir)
+    scan = scan_result(read_snapshot(pipeline.snapshot_path), load_prices(pipeline.settings.prices_file))
+    terminal = sys.stdout.isatty()
+    click.echo("WASTE")
+    click.echo(render([scan], color=terminal, encoding=sys.stdout.encoding or "utf-8"))
+    _print_errors(artifact)
+    click.echo()
+    _print_plans(plan_of(pipeline).plans, artifact)
+    click.echo()
+    for name, sentence in outcome.failed_checks.items():
+        click.echo(f"check {name}: {sentence}")
+    folder = pipeline.settings.data_dir
+    click.echo(
+        f"\nFILES in {folder}\n"
+        f"  manifests to look at, then apply: {pipeline.manifests_dir}  (kubectl apply -k, yours to do)\n"
+        f"  report page:                      {pipeline.report_dir / 'index.html'}\n"
+        f"  forecast with its model card:     {pipeline.artifact_dir}\n"
+        f"  facts:                            {pipeline.bundle_path}\n"
+        f"  history {outcome.first_day} to {outcome.last_day}: {pipeline.settings.store_location()}\n"
+        f"UI: piqc demo --ui, then http://127.0.0.1:3000 (Dagster's asset graph with this run)"
+    )
+
+
+def _print_errors(artifact: "PredictorArtifact") -> None:
+    from rich.table import Table
+
+    shown = Table(title="FORECAST: MAE of 30-minute forecasts, last 24 h, points of utilization", title_justify="left")
+    shown.add_column("Workload")
+    for name in MODELS.values():
+        shown.add_column(name, justify="right")
+    shown.add_column("accepted")
+    for workload, forecast in artifact.workloads.items():
+        errors = (forecast.scores.get(name, {}).get("30m") for name in MODELS)
+        cells = ["?" if error is None or error.mae_pp is None else f"{error.mae_pp:.2f}" for error in errors]
+        shown.add_row(_short(workload), *cells, "yes" if forecast.accepted else "no")
+    _print_table(shown)
+
+
+def _print_plans(plans: "tuple[ReplicaPlan, ...]", artifact: "PredictorArtifact") -> None:
+    from datetime import timedelta
+
+    from rich.table import Table
+
+    shown = Table(title="REPLICA PLAN of the next hours (UTC)", title_justify="left")
+    shown.add_column("Workload")
+    begin = min((plan.issued_at for plan in plans), default=artifact.trained_at)
+    moments = [begin + timedelta(hours=hours) for hours in PLAN_HOURS]
+    for moment in moments:
+        shown.add_column(f"{moment:%H:%M}", justify="right")
+    shown.add_column("limits", justify="right")
+    shown.add_column("decided by")
+    for plan in plans:
+        if not plan.steps:
+            cells = ["?"] * len(moments)
+            binding = "observed trigger alone"
+        else:
+            cells = [str(max(plan.steps, key=lambda step: (step.ts <= moment, step.ts)).replicas) for moment in moments]
+            binding = BINDING[max(plan.binding_share, key=lambda name: plan.binding_share[name], default="")]
+        shown.add_row(_short(plan.workload), *cells, f"{plan.limits.min_replicas}-{plan.limits.max_replicas}", binding)
+    _print_table(shown)
+
+
+def _print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def _short(workload_id: str) -> str:
+    return workload_id.rsplit("/", 1)[-1]
