@@ -1,0 +1,112 @@
+"""The lake on a real S3 API of loopback (moto's server)."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from piqc_pipeline.errors import HistoryError, OutputUnwritable
+from piqc_pipeline.history.store import open_store
+from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
+from piqc_pipeline_tests.history.writers import BUCKETS, forked, write_days
+
+LIMIT_SECONDS = 60.0
+MOTO = Path(sys.executable).with_name("moto_server")
+
+pytestmark = [
+    pytest.mark.service,
+    pytest.mark.skipif(
+        not MOTO.exists() and not shutil.which("moto_server"), reason="no moto_server: install the dev group"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [str(MOTO), "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while True:
+            try:
+                httpx.put(f"{url}/history", timeout=5).raise_for_status()
+                break
+            except httpx.HTTPError:
+                if time.monotonic() > deadline or server.poll() is not None:
+                    pytest.fail("moto_server does not start")
+                time.sleep(0.1)
+        yield url
+    finally:
+        server.kill()
+        server.wait(timeout=10)
+
+
+@pytest.fixture(autouse=True)
+def credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_rows_come_back_from_object_storage_and_running_twice_changes_nothing() -> None:
+    store = open_store("s3://history/one")
+    assert store.read().is_empty()
+    for _ in range(2):
+        store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    assert store.read().equals(rows([0.1, 0.2]))
+    assert store.days() == [DAY]
+    assert store.query("SELECT max(utilization) AS top FROM gpu_utilization")["top"].to_list() == [0.2]
+
+
+def test_observations_and_pruning_work_on_object_storage() -> None:
+    store = open_store("s3://history/two")
+    store.append_observations(rows([0.1, 0.2]))
+    store.append_observations(rows([0.1, 0.2]))
+    assert store.observations().height == 2
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    store.replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.2], start=NEXT_DAY))
+    assert store.prune(NEXT_DAY) == 3
+    assert store.read()["utilization"].to_list() == [0.2]
+
+
+def test_four_writers_at_once_give_whole_days() -> None:
+    environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    writers = [forked.Process(target=write_days, args=("s3://history/four", number, 2, environ)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(LIMIT_SECONDS)
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    stored = open_store("s3://history/four").read()
+    assert stored.height == 5 * BUCKETS
+    assert stored.n_unique(["workload", "ts"]) == stored.height
+    assert sorted(set(stored["utilization"])) == [0.0, 0.1, 0.2, 0.3, 0.9]
+
+
+def test_a_bucket_that_does_not_exist_is_one_sentence() -> None:
+    with pytest.raises(OutputUnwritable, match="cannot write s3://nobody/x"):
+        open_store("s3://nobody/x").replace(DAY, NEXT_DAY, rows([0.1]))
+
+
+def test_storage_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises((HistoryError, OutputUnwritable), match="cannot (read|write)"):
+        open_store("s3://unreachable/x").replace(DAY, NEXT_DAY, rows([0.1]))
