@@ -312,6 +312,24 @@ def _write_folder(
     return folder
 
 
+def write_atomic(path: Path, body: bytes) -> Path:
+    """Writes a file as a whole: a reader sees the old one or the new one.
+
+    Raises:
+        OutputUnwritable: It cannot be written; what was there before stays.
+    """
+    new = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(body)
+        new.replace(path)
+    except OSError as error:
+        raise OutputUnwritable(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        new.unlink(missing_ok=True)
+    return path
+
+
 def _swap(new: Path, folder: Path) -> None:
     """Puts `new` where `folder` is; a reader sees the old files or the new ones."""
     if folder.is_dir():

@@ -6,7 +6,7 @@ from datetime import datetime
 from piqc_pipeline.forecast.model import DAYS_5H, DAYS_30M, LAST_DAY_30M, Score, WorkloadForecast
 
 MODELS = {
-    "ensemble": "ensemble (weighted median)",
+    "ensemble": "ensemble (weighted center)",
     "ensemble_without_prophet": "ensemble without Prophet",
     "prophet": "Prophet alone",
     "last_value": "last value",

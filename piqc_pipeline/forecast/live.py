@@ -14,8 +14,8 @@ from piqc_pipeline.forecast.combine import (
     HALF_LIVES_DAYS,
     Buckets,
     Losses,
+    central_value,
     mean_loss,
-    weighted_median,
     weights_from,
 )
 from piqc_pipeline.forecast.ensemble import KEPT, members_of
@@ -144,7 +144,7 @@ class Live:
         absent = np.isnan(members)
         if absent.any():
             weights, members = np.where(absent, 0.0, weights), np.where(absent, 0.0, members)
-        return np.maximum(weighted_median(members, weights), 0.0)
+        return np.maximum(central_value(members, weights), 0.0)
 
     def observe(self, values: Floats, known: Bools) -> "Live":
         """The state after some more buckets, oldest first.

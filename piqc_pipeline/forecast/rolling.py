@@ -13,9 +13,9 @@ from piqc_pipeline.forecast.combine import (
     FLOOR_SHARE,
     Buckets,
     Losses,
+    central_value,
     losses_at,
     rolling_losses,
-    weighted_median,
     weights_from,
 )
 from piqc_pipeline.forecast.grid import Floats, Grid, Ints
@@ -102,7 +102,7 @@ class Replay:
         if absent.any():
             expanded = np.where(absent, 0.0, expanded)
             usable = np.where(absent, 0.0, usable)
-        return np.maximum(weighted_median(usable, expanded), 0.0)
+        return np.maximum(central_value(usable, expanded), 0.0)
 
 
 def cold_start(weights: Floats, grid: Grid, origins: Ints, first: int, names: Sequence[str]) -> Floats:

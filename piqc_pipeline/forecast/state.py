@@ -11,7 +11,7 @@ import numpy as np
 
 from piqc_pipeline.errors import ArtifactAltered
 from piqc_pipeline.forecast.calendar import Calendar
-from piqc_pipeline.forecast.combine import Losses
+from piqc_pipeline.forecast.combine import HALF_LIVES_DAYS, Losses
 from piqc_pipeline.forecast.grid import Floats, Grid
 from piqc_pipeline.forecast.intervals import PastMisses
 from piqc_pipeline.forecast.live import Live, Misses
@@ -115,7 +115,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Live:
     grid = Grid(values, known, known, float(plain["start"]), int(plain["step"]), calendar)
     names = tuple(plain["names"])
     losses = plain["losses"]
-    shape = (2, len(names), len(losses["newest"]))
+    shape = (len(HALF_LIVES_DAYS), len(names), len(losses["newest"]))
     return Live(
         grid,
         tuple(_night_of(one, grid) for one in plain["nights"]),

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast import fallback
+from piqc_pipeline.forecast.calendar import Calendar
 from piqc_pipeline.forecast.ensemble import (
     PROPHET_MEMBERS,
     REFERENCES,
@@ -42,6 +44,7 @@ from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.forecast.state import to_plain
 from piqc_pipeline.forecast.tabulate import residual_quantiles, table_of
 from piqc_pipeline.forecast.verdict import accepted, judge, score
+from piqc_pipeline.settings import Settings
 
 Progress = Callable[[str], None]
 
@@ -96,6 +99,22 @@ def train(
         if progress is not None:
             progress(one.workload)
     return CandidateModel(now, forecasts, failed, versions(), policy.plain(), pickles)
+
+
+def policy_from(settings: Settings, **changes: Any) -> TrainPolicy:
+    """The training policy that the settings ask for.
+
+    Args:
+        settings: The effective settings.
+        changes: Fields of `TrainPolicy` that override them.
+    """
+    policy = TrainPolicy(
+        train_days=settings.train_days,
+        lead_seconds=round(settings.lead_time_seconds),
+        refresh_seconds=round(settings.refresh_seconds),
+        calendar=Calendar(settings.workload_timezone),
+    )
+    return replace(policy, **changes)
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,387 @@
+"""Which commands train, show, score and roll back forecasts? `piqc train`, `predict`, `backtest`, `model`."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
+
+if TYPE_CHECKING:
+    from piqc_pipeline.forecast.backtest import SeriesResult
+    from piqc_pipeline.forecast.model import CandidateModel, WorkloadForecast
+    from piqc_pipeline.forecast.series import DemandSeries
+    from piqc_pipeline.settings import Settings
+
+
+class Duration(click.ParamType[int]):
+    """`30m`, `5h`, `90s`: a duration in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Seconds, at least one."""
+        if isinstance(value, int):
+            return value
+        units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+        number, unit = str(value)[:-1], str(value)[-1:]
+        if unit not in units or not number.isdigit() or int(number) < 1:
+            self.fail(f"{value!r} is no duration; write 30m, 5h or 90s", param, ctx)
+        return int(number) * units[unit]
+
+
+DURATION = Duration()
+
+
+@contextmanager
+def _progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal's stderr; nothing in a pipe."""
+    if not sys.stderr.isatty() or total < 2:
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.advance(task)
+
+
+@click.command(help="Train and promote forecasts without Dagster.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for history and artifacts.")
+@click.option(
+    "--history-file", type=click.Path(path_type=Path), help="Parquet or CSV load history instead of the store."
+)
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes; else one a core.")
+@click.option("--no-prophet", is_flag=True, help="Leave Prophet out of the ensemble.")
+@click.option("--country", help="ISO code whose public holidays count.")
+@click.option(
+    "--events", type=click.Path(path_type=Path), help="CSV of known events: name,start,end[,workload,factor]."
+)
+@click.option("--keep", type=click.IntRange(1, 1000), default=10, show_default=True, help="Artifacts kept.")
+@click.option("--no-promote", is_flag=True, help="Write the candidate only.")
+@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def train_command(
+    data_dir: Path | None,
+    history_file: Path | None,
+    workers: int | None,
+    no_prophet: bool,
+    country: str | None,
+    events: Path | None,
+    keep: int,
+    no_promote: bool,
+    output: str,
+) -> int:
+    """Train on the stored history, judge each workload, promote what was accepted."""
+    from piqc_pipeline.forecast import artifact
+    from piqc_pipeline.forecast.calendar import Calendar, read_events
+    from piqc_pipeline.forecast.parallel import cores
+    from piqc_pipeline.forecast.shards import train_in_processes
+    from piqc_pipeline.forecast.train import policy_from
+
+    settings = _settings(data_dir=data_dir, history_file=history_file)
+    calendar = Calendar(settings.workload_timezone, country, read_events(events) if events else ())
+    policy = policy_from(settings, calendar=calendar, with_prophet=not no_prophet)
+    now = settings.clock()
+    series = _history(settings)
+    model = settings.data_dir / "model"
+    previous = _previous(model)
+    count = min(workers or cores(), len(series)) or 1
+    with _progress(len(series), "training") as progress:
+        candidate = train_in_processes(series, now, policy, workers=count, progress=progress, previous=previous)
+    artifact.write_candidate(candidate, model / "candidate")
+    _show_candidate(candidate, output)
+    if not no_promote:
+        current = artifact.promote(model / "candidate", model, keep=keep)
+        click.echo(f"promoted to {current}", err=True)
+    return EXIT_UNKNOWN_PARTS if candidate.failed else EXIT_DONE
+
+
+def _settings(**overrides: Any) -> "Settings":
+    from piqc_pipeline.settings import load_settings
+
+    return load_settings(**{name: value for name, value in overrides.items() if value is not None})
+
+
+def _history(settings: "Settings") -> "list[DemandSeries]":
+    """The stored history as series; an explicit file is read directly."""
+    from datetime import timedelta
+
+    from piqc_pipeline.forecast.series import series_from_history
+
+    now = settings.clock()
+    start = now - timedelta(days=settings.train_days)
+    if settings.history_file is not None:
+        from piqc_pipeline.history.files import FileSource
+
+        frame = FileSource(settings.history_file).fetch(start, now, (), settings.bucket_seconds).frame
+    else:
+        from piqc_pipeline.history.store import open_store
+
+        frame = open_store(settings.store_location()).read(start, now)
+    series = series_from_history(frame)
+    if not series:
+        raise UsageError(
+            f"no history to train on between {start:%Y-%m-%d} and {now:%Y-%m-%d %H:%M} UTC: materialize "
+            "gpu_utilization, or import a file with `piqc history import`"
+        )
+    return series
+
+
+def _previous(model: Path) -> "dict[str, WorkloadForecast]":
+    from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
+    from piqc_pipeline.forecast import artifact
+
+    try:
+        return dict(artifact.load(model / artifact.CURRENT).workloads)
+    except (ArtifactMissing, ArtifactAltered):
+        return {}
+
+
+def _show_candidate(candidate: "CandidateModel", output: str) -> None:
+    from piqc_pipeline.forecast.model import LAST_DAY_30M
+
+    rows = []
+    for name, entry in candidate.workloads.items():
+        figures = {model: score.get(LAST_DAY_30M) for model, score in entry.scores.items()}
+        rows.append(
+            {
+                "workload": name,
+                "accepted": entry.accepted,
+                "confidence": entry.confidence,
+                "mae_pp": {model: score.mae_pp for model, score in figures.items() if score},
+                "rmse_pp": {model: score.rmse_pp for model, score in figures.items() if score},
+                "mae_demand": {model: score.mae_demand for model, score in figures.items() if score},
+                "coverage_q90": entry.coverage_q90,
+                "reasons": list(entry.reasons),
+            }
+        )
+    if output == "json":
+        click.echo(json.dumps({"workloads": rows, "failed": dict(candidate.failed)}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="30-minute error over the last 24 h, points of utilization")
+    models = ("ensemble", "prophet", "last_value", "same_time_yesterday", "sma_60")
+    for title in ("workload", "accepted", *models, "q90 coverage", "why"):
+        table.add_column(title, justify="left" if title in ("workload", "why") else "right")
+    for row in rows:
+        errors: Any = row["mae_pp"]
+        coverage: Any = row["coverage_q90"]
+        reasons: Any = row["reasons"]
+        table.add_row(
+            Text(str(row["workload"])),
+            "yes" if row["accepted"] else "no",
+            *(_cell(errors.get(model)) for model in models),
+            "unknown" if coverage is None else f"{coverage:.0%}",
+            Text("; ".join(reasons)),
+        )
+    for name, reason in candidate.failed.items():
+        table.add_row(Text(name), "no", *[""] * len(models), "", Text(reason))
+    Console().print(table)
+
+
+def _cell(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+@click.command(help="Print the next interval's predicted load.")
+@click.argument("workload", required=False)
+@click.option("--horizon", type=DURATION, default="30m", show_default=True, help="How far ahead: 30m, 2h.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifact.")
+@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def predict_command(workload: str | None, horizon: int, data_dir: Path | None, output: str) -> int:
+    """Print what is expected up to the horizon, for one workload or all."""
+    from piqc_pipeline.forecast import artifact
+    from piqc_pipeline.forecast.lookup import find_workloads, prediction
+
+    settings = _settings(data_dir=data_dir)
+    loaded = artifact.load(settings.data_dir / "model" / artifact.CURRENT)
+    now = settings.clock()
+    rows = [prediction(entry, now, horizon) for entry in find_workloads(loaded, workload)]
+    if output == "json":
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _show_predictions(rows)
+    return EXIT_UNKNOWN_PARTS if any(row["predicted"] is None for row in rows) else EXIT_DONE
+
+
+def _show_predictions(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="predicted load")
+    for title in ("workload", "until (UTC)", "median", "q90", "peak q90", "unit", "accepted", "note"):
+        table.add_column(title, justify="right" if title in ("median", "q90", "peak q90") else "left")
+    for row in rows:
+        shown = row["predicted"] or {}
+        figures = (f"{shown[key]:.3g}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
+        table.add_row(
+            Text(row["workload"]),
+            row["until"],
+            *figures,
+            row["unit"],
+            "yes" if row["accepted"] else "no",
+            Text("; ".join(row["notes"])),
+        )
+    Console().print(table)
+
+
+@click.command(help="Score every forecast on a trace, rolling.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--horizon", "horizons", type=DURATION, multiple=True, help="Length of the scored paths; 30m and 5h.")
+@click.option("--days", type=click.IntRange(1, 60), default=4, show_default=True, help="Days scored, the last ones.")
+@click.option("--series", "only", multiple=True, help="Only these series.")
+@click.option("--exclude", multiple=True, help="Leave these series out.")
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--no-prophet", is_flag=True, help="Leave Prophet out: 20 times faster.")
+@click.option("--json", "as_json", is_flag=True, help="JSON Lines: one object a series, then the pooled one.")
+def backtest_command(
+    file: Path,
+    horizons: tuple[int, ...],
+    days: int,
+    only: tuple[str, ...],
+    exclude: tuple[str, ...],
+    workers: int,
+    no_prophet: bool,
+    as_json: bool,
+) -> int:
+    """Score ours and every reference on a tidy trace (`ts, series_id, value, unit`)."""
+    from functools import partial
+
+    from piqc_pipeline.forecast.backtest import BacktestOptions, backtest
+    from piqc_pipeline.forecast.parallel import in_order
+    from piqc_pipeline.forecast.pooled import pooled
+
+    options = BacktestOptions(days, horizons or BacktestOptions().horizons_seconds, not no_prophet)
+    series = [one for one in read_trace(file) if (not only or one.workload in only) and one.workload not in exclude]
+    if not series:
+        raise TraceUnreadable(f"no series of {file} is left to score; check --series and --exclude")
+    results: list[SeriesResult] = []
+    with _progress(len(series), "scoring") as progress:
+        for result in in_order(partial(backtest, options=options), series, min(workers, len(series))):
+            results.append(result)
+            progress(result.series_id)
+            if as_json:
+                click.echo(json.dumps(result.wire()))
+                sys.stdout.flush()
+    summary = pooled(results)
+    if as_json:
+        click.echo(json.dumps({"pooled": summary}))
+    else:
+        _show_backtest(results, summary)
+    return EXIT_DONE
+
+
+def read_trace(file: Path) -> "list[DemandSeries]":
+    """Series of a tidy Parquet or CSV trace.
+
+    Raises:
+        TraceUnreadable: The file is missing, no such table, or without a needed column.
+    """
+    import polars as pl
+
+    from piqc_pipeline.forecast.series import series_from_trace
+
+    try:
+        if file.suffix.lower() in (".csv", ".txt"):
+            frame = pl.read_csv(file, try_parse_dates=True)
+        else:
+            frame = pl.read_parquet(file)
+        return series_from_trace(frame)
+    except KeyError as error:
+        raise TraceUnreadable(
+            f"cannot score {file}: no column {error.args[0]}; a tidy trace has ts, series_id, value, unit"
+        ) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise TraceUnreadable(f"cannot read {file} as a trace: {str(error).splitlines()[0]}") from error
+
+
+def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    scored = [result for result in results if result.skipped is None]
+    console = Console()
+    for label in scored[0].errors["ours"] if scored else ():
+        table = Table(title=f"{label}: mean absolute error, points of each series' maximum")
+        models = list(scored[0].errors)
+        for title in ("series", *models):
+            table.add_column(title, justify="left" if title == "series" else "right")
+        for result in scored:
+            figures = [result.errors[model][label].mae for model in models]
+            best = min(figures)
+            cells = [f"[bold]{mae:.2f}[/bold]" if mae == best else f"{mae:.2f}" for mae in figures]
+            table.add_row(Text(result.series_id), *cells)
+        console.print(table)
+        ratios = Table(title=f"{label}: error of ours over that of ..., geometric mean with 90 % interval")
+        for title in ("reference", "ratio", "interval", "better", "same", "worse"):
+            ratios.add_column(title, justify="left" if title == "reference" else "right")
+        for name, one in summary["ratio"][label].items():
+            counts = (str(one[key]) for key in ("better", "same", "worse"))
+            ratios.add_row(name, str(one["ratio"]), f"{one['low']} to {one['high']}", *counts)
+        console.print(ratios)
+    for window, cover in summary.get("coverage_q90", {}).items():
+        console.print(
+            f"q90 of the {window} maximum: median coverage {cover['median']:.1%}, {cover['within_88_92']} of "
+            f"{summary['series']} series within 88-92 %, pinball "
+            f"{summary['pinball_q90_ratio_to_last'][window]} x last value",
+            highlight=False,
+        )
+    for result in results:
+        if result.skipped is not None:
+            console.print(Text(f"{result.series_id}: skipped, {result.skipped}"))
+
+
+@click.group(help="List promoted artifacts and roll back.", name="model")
+def model_command() -> None:
+    """Artifacts kept on disk."""
+
+
+@model_command.command("list", help="Show the artifacts kept, newest first.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifacts.")
+@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_command(data_dir: Path | None, output: str) -> int:
+    """Artifacts kept, with how many workloads each accepted."""
+    from piqc_pipeline.forecast import artifact
+
+    kept = artifact.versions_in(_settings(data_dir=data_dir).data_dir / "model")
+    if output == "json":
+        rows = [
+            {
+                "version": one.version,
+                "trained_at": one.trained_at.isoformat(),
+                "accepted": one.accepted,
+                "rejected": one.rejected,
+                "current": one.is_current,
+            }
+            for one in kept
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return EXIT_DONE
+    for one in kept:
+        mark = "*" if one.is_current else " "
+        click.echo(f"{mark} {one.version}  accepted {one.accepted}, rejected {one.rejected}")
+    if not kept:
+        click.echo("no artifact was promoted yet; run `piqc train`", err=True)
+    return EXIT_DONE
+
+
+@model_command.command("rollback", help="Put an older artifact back into use.")
+@click.argument("version", required=False)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifacts.")
+def rollback_command(version: str | None, data_dir: Path | None) -> int:
+    """The artifact before the one in use, or the version named."""
+    from piqc_pipeline.forecast import artifact
+
+    now_used = artifact.rollback(_settings(data_dir=data_dir).data_dir / "model", version)
+    click.echo(f"in use: {now_used}")
+    return EXIT_DONE

@@ -1,0 +1,73 @@
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from piqc_pipeline.forecast.series import on_grid, series_from_history, series_from_trace
+
+T0 = datetime(2025, 1, 6, tzinfo=UTC)
+
+
+def grid(minutes, values, **options):
+    stamps = T0.timestamp() + 60.0 * np.array(minutes, dtype=float)
+    return on_grid("w", stamps, np.array(values, dtype=float), **options)
+
+
+def test_duplicate_and_unsorted_stamps_are_sorted_and_averaged():
+    series = grid([10, 0, 5, 10], [3.0, 1.0, 2.0, 5.0])
+    assert series.step_seconds == 300 and series.start == T0
+    assert series.demand.tolist() == [1.0, 2.0, 4.0]
+    assert any("averaged" in note for note in series.notes)
+
+
+def test_missing_bucket_is_a_gap_and_not_zero():
+    series = grid([0, 5, 15, 20], [1.0, 2.0, 4.0, 5.0])
+    assert np.isnan(series.demand[2]) and series.demand[3] == 4.0
+
+
+def test_negative_infinite_and_absurd_values_are_not_measured():
+    series = grid([0, 5, 10, 15], [1.0, -2.0, np.inf, 2.0**64])
+    assert series.demand[0] == 1.0 and np.isnan(series.demand[1:]).all()
+    assert any("negative or absurd" in note for note in series.notes)
+
+
+@pytest.mark.parametrize("jump_days", [-20_000, 400, 20_000], ids=["clock at 1970", "a year ahead", "decades ahead"])
+def test_clock_jump_does_not_make_an_endless_grid(jump_days):
+    minutes = [*range(0, 500, 5), jump_days * 1440]
+    series = grid(minutes, [1.0] * len(minutes))
+    assert len(series.demand) == 100
+    assert any("dropped" in note for note in series.notes)
+
+
+@pytest.mark.parametrize(("minutes", "step"), [(1, 60), (5, 300), (7, 600), (30, 1800)])
+def test_step_is_inferred_and_divides_a_day(minutes, step):
+    assert grid(range(0, 100 * minutes, minutes), [1.0] * 100).step_seconds == step
+
+
+def test_no_sample_is_an_empty_series():
+    assert len(grid([], []).demand) == 0
+
+
+def test_history_rows_become_one_series_a_workload():
+    frame = pl.DataFrame(
+        {
+            "workload": ["c/n/D/b", "c/n/D/a", "c/n/D/a"],
+            "ts": [T0, T0 + timedelta(minutes=10), T0],
+            "step_seconds": [600, 600, 600],
+            "demand_replicas": [5.0, None, 1.0],
+            "ready_replicas": [6.0, 2.0, 2.0],
+            "gpus_per_replica": [8.0, 1.0, 1.0],
+            "censored": [False, None, True],
+        },
+        schema_overrides={"ts": pl.Datetime("us", "UTC")},
+    )
+    a, b = series_from_history(frame)
+    assert (a.workload, b.workload) == ("c/n/D/a", "c/n/D/b")
+    assert a.demand[0] == 1.0 and np.isnan(a.demand[1]) and a.ready_replicas.tolist() == [2.0, 2.0]
+    assert a.censored.tolist() == [True, False] and b.gpus_per_replica == 8.0
+
+
+def test_trace_without_a_value_column_names_it():
+    with pytest.raises(KeyError, match="value"):
+        series_from_trace(pl.DataFrame({"ts": [T0], "series_id": ["a"]}))
