@@ -21,6 +21,7 @@ import click
     help='JSON file: {"NAMESPACE/NAME": {"min_replicas": 2, "max_replicas": 12}}.',
 )
 @click.option("--access-log", is_flag=True, help="Log every request (costs about a third of the speed).")
+@click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def serve_command(
     artifact: Path | None,
     host: str,
@@ -29,6 +30,7 @@ def serve_command(
     prometheus_url: str | None,
     limits: Path | None,
     access_log: bool,
+    debug: bool,
 ) -> None:
     """Answer KEDA and people with replicas and forecasts.
 
@@ -47,5 +49,5 @@ def serve_command(
         token_file=token_file,
         limits_file=limits,
         access_log=access_log,
-        debug=bool(click.get_current_context().find_root().ensure_object(dict).get("debug")),
+        debug=debug or bool(click.get_current_context().find_root().ensure_object(dict).get("debug")),
     )

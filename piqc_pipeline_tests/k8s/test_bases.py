@@ -54,6 +54,22 @@ def test_scan_role_reads_only_and_reads_no_secret() -> None:
     assert {"nodes", "pods", "deployments", "statefulsets", "leaderworkersets", "resourceclaims"} <= resources
 
 
+def test_roles_grant_what_a_scan_reads_and_nothing_else() -> None:
+    from piqc_pipeline.cluster.access import needed
+    from piqc_pipeline.cluster.listing import ALL_LISTINGS
+    from piqc_pipeline.cluster.options import ScanOptions
+
+    def granted(base: str) -> set[tuple[str, str]]:
+        rules = [rule for role in rendered(base) if role["kind"] == "ClusterRole" for rule in role["rules"]]
+        return {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
+
+    read = granted("rbac")
+    assert read == {(listing.group, listing.plural) for listing in ALL_LISTINGS} | {("", "namespaces")}
+    everything = {f"{name}.{group}" if group else name for group, name in read}
+    everything |= {name for base in ("rbac/exec", "rbac/pods-proxy") for _, name in granted(base)}
+    assert {row.resource for row in needed(ScanOptions())} <= everything
+
+
 @pytest.mark.parametrize(
     ("base", "resource", "verbs"),
     [("rbac/exec", "pods/exec", ["create", "get"]), ("rbac/pods-proxy", "pods/proxy", ["get"])],
