@@ -1,11 +1,10 @@
 """Where do the results of a scan go: stdout, files, a store, an address that the user typed?"""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -92,24 +91,21 @@ def _show_table(results: "Sequence[ScanResult]", outputs: Outputs) -> None:
 def _write_specs(results: "Sequence[ScanResult]", outputs: Outputs, folder: Path) -> None:
     from piqc_pipeline.facts.bundle import write_text
     from piqc_pipeline.report.modelspec import model_specs
+    from piqc_pipeline.report.wire import as_json
 
     specs = model_specs(results)
     ending = outputs.form
     if outputs.combined:
         documents = [document for _, document in specs]
-        text = _json(documents) if ending == "json" else "---\n".join(as_yaml(document) for document in documents)
+        text = as_json(documents) if ending == "json" else "---\n".join(as_yaml(document) for document in documents)
         write_text(text, folder / f"modelspecs.{ending}", "the model specs")
         say(f"wrote {len(specs)} model specs to {folder / f'modelspecs.{ending}'}")
         return
     for stem, document in specs:
-        text = _json(document) if ending == "json" else as_yaml(document)
+        text = as_json(document) if ending == "json" else as_yaml(document)
         write_text(text, folder / f"{stem}.{ending}", "a model spec")
     folder.mkdir(parents=True, exist_ok=True)
     say(f"wrote {len(specs)} model specs to {folder}")
-
-
-def _json(document: Any) -> str:
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def bundles(results: "Sequence[ScanResult]", now: datetime) -> "list[FactsBundle]":
@@ -150,8 +146,9 @@ def contribute(results: "Sequence[ScanResult]", outputs: Outputs, url: str | Non
     """Write the anonymized benchmark record, show it, and post it only to an address that the user typed."""
     from piqc_pipeline.facts.bundle import write_text
     from piqc_pipeline.report.benchmarks import benchmark_record
+    from piqc_pipeline.report.wire import as_json
 
-    text = _json(benchmark_record(results))
+    text = as_json(benchmark_record(results))
     path = outputs.files / "piqc-benchmarks.json"
     write_text(text, path, "the benchmark record")
     say(f"wrote the benchmark record to {path}:")

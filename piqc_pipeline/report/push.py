@@ -5,9 +5,6 @@ Nothing is sent anywhere by default, and an answer that is no success is an erro
 
 from pathlib import Path
 
-import httpx
-import tenacity
-
 from piqc_pipeline.errors import PiqcError, UsageError
 
 TRIES = 3
@@ -55,6 +52,9 @@ def push(url: str, body: str, token: str | None, timeout_seconds: float, what: s
         UsageError: The address cannot be meant.
         PushFailed: It could not be reached, or did not answer with success.
     """
+    import httpx
+    import tenacity
+
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

@@ -5,10 +5,13 @@ A figure that is not known is null, with an entry in `unknown`. No figure is com
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
+
+import orjson
 
 from piqc_pipeline.coverage import CoverageReport
 from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Unknown, Workload
@@ -18,6 +21,7 @@ from piqc_pipeline.waste.efficiency import weighted_mfu_pct
 from piqc_pipeline.waste.workloads import AGE_FLAG_HOURS
 
 SCHEMA_VERSION = "piqc-report.v1"
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 DIGITS = 6
 """Decimals kept; cents and percentages need fewer, dollars of 1,000 tokens need these."""
 
@@ -70,7 +74,13 @@ def report_document(results: Sequence[ScanResult], now: datetime) -> dict[str, A
 
 def report_json(results: Sequence[ScanResult], now: datetime) -> str:
     """The report as JSON text, ASCII only, ending in a line feed."""
-    return json.dumps(report_document(results, now), indent=2, allow_nan=False) + "\n"
+    return as_json(report_document(results, now))
+
+
+def as_json(document: object) -> str:
+    """Indented JSON, ASCII only so that no terminal interprets it, ending in a line feed."""
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return text if text.isascii() else _NOT_ASCII.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 def summary_document(summary: WasteSummary) -> dict[str, float | None]:

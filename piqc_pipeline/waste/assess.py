@@ -14,7 +14,7 @@ from piqc_pipeline.waste.efficiency import weighted_mfu_pct
 from piqc_pipeline.waste.figures import Bucket, PendingPod, PoolCapacity, WasteReport, WasteSummary, WorkloadFigures
 from piqc_pipeline.waste.findings import find
 from piqc_pipeline.waste.prices import PriceList
-from piqc_pipeline.waste.workloads import HOURS_PER_DAY, Held, price_holdings, workload_figures
+from piqc_pipeline.waste.workloads import HOURS_PER_DAY, Held, price_holdings, told_by_pod, workload_figures
 
 DAYS_PER_YEAR = 365
 UNAVAILABLE: tuple[Bucket, ...] = ("unhealthy", "cordoned", "not_ready", "tainted")
@@ -179,13 +179,7 @@ def _unknown(
     """Every figure that is missing, once, in a fixed order: reads first, then prices, then workloads."""
     reported = {one.id for one in workloads}
     # What a pod's devices or engine did not tell is said once, by its workload.
-    said = {
-        entry
-        for pod in snapshot.pods or ()
-        if pod.workload_id in reported
-        for entry in pod.unknown
-        if not entry.read_failed
-    }
+    said = {entry for pod in snapshot.pods or () if pod.workload_id in reported for entry in told_by_pod(pod)}
     found: list[Unknown] = [entry for entry in snapshot.unknown if entry not in said]
     for node in snapshot.nodes or ():
         found.extend(node.unknown)

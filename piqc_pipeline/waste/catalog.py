@@ -74,6 +74,7 @@ class Catalog:
         return self.index.get(spelling(name)) if name else None
 
 
+@lru_cache(maxsize=4096)
 def spelling(name: str) -> str:
     """One spelling for the same name from a label or from a tool.
 

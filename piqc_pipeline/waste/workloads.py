@@ -27,6 +27,7 @@ SAME_WITHIN_POINTS = 1.0
 """Devices that a pod sees beyond its request are alike, and any of them may stand for its own, within this spread."""
 
 NVSWITCH_FROM_GPUS = 8
+SHOWN_REASONS = 3
 
 AGE_FLAG_HOURS = 72.0
 """A workload older than this is marked in the table."""
@@ -154,8 +155,20 @@ def workload_figures(
         interconnect=_same([_interconnect(one) for one in held]),
         gpus_per_node=next((one.pool.installed for one in held if one.pool), None),
         nodes=len({pod.node for pod in pods if pod.holds and pod.node}),
-        unknown=(*workload.unknown, *unknown),
+        unknown=(*_of_itself(workload, pods), *unknown),
     )
+
+
+def _of_itself(workload: Workload, pods: Sequence[Pod]) -> list[Unknown]:
+    """What is unknown of the workload, without what single pods did not tell: that is said once, in sum."""
+    told = {entry for pod in pods for entry in told_by_pod(pod)}
+    return [entry for entry in workload.unknown if entry not in told]
+
+
+def told_by_pod(pod: Pod) -> list[Unknown]:
+    """What one pod did not tell and its workload says in sum; single figures that an engine left out stay apart."""
+    engine = pod.runtime.unknown if pod.runtime is not None else ()
+    return [*pod.unknown, *(entry for entry in engine if entry.what.startswith("engine metrics of pod"))]
 
 
 def _age_hours(workload: Workload, now: datetime) -> float | None:
@@ -235,7 +248,7 @@ def _usd_per_hour(workload: Workload, held: Sequence[Held], unknown: list[Unknow
         return None
     reasons = sorted({_why_unpriced(part) for part in held if part.usd_per_hour is None})
     if reasons:
-        unknown.append(Unknown(f"cost of {workload.id}", "; ".join(reasons)))
+        unknown.append(Unknown(f"cost of {workload.id}", _joined(reasons)))
         return None
     return _sum([part.usd_per_hour for part in held])
 
@@ -268,8 +281,16 @@ def _measured(workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unk
     total = sum(reasons.values())
     if reasons:
         what = f"utilization of {workload.id}" if not measured else f"utilization of {total} pod(s) of {workload.id}"
-        unknown.append(Unknown(what, "; ".join(sorted(reasons))))
+        refused = any(entry.read_failed and "utilization" in entry.what for pod in pods for entry in pod.unknown)
+        unknown.append(Unknown(what, _joined(reasons), read_failed=refused))
     return measured
+
+
+def _joined(reasons: Iterable[str]) -> str:
+    """At most three reasons, and how many there are beside."""
+    ordered = sorted(reasons)
+    more = [f"and {len(ordered) - SHOWN_REASONS} more reasons"] if len(ordered) > SHOWN_REASONS else []
+    return "; ".join([*ordered[:SHOWN_REASONS], *more])
 
 
 def _utilization_of(pod: Pod, parts: Sequence[Held]) -> tuple[Measured | None, str | None]:
