@@ -39,6 +39,9 @@ class Target:
 class Answers(Protocol):
     """Asks pods."""
 
+    runs_tools: bool
+    """Whether `run` can answer at all."""
+
     def run(self, target: Target, tool: str, command: tuple[str, ...]) -> Reply:
         """What a vendor's tool printed inside the container. `tool` is its name in recordings."""
         ...

@@ -16,6 +16,7 @@ from piqc_pipeline.cluster.objects import ControllerObject, LabelSelector, Meta,
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.owners import Owner, Owners
 from piqc_pipeline.cluster.probing import Prober, Question, Step, Told
+from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
 from piqc_pipeline.cluster.requests import held
@@ -81,16 +82,23 @@ class Assembly:
             if found.engine.name != "unknown" or any(self._holds_or_wants(pod) for pod in family.pods):
                 self.described[family.id] = found
 
-    def ask(self, answers: Answers, deadline: Deadline, step: Step | None) -> Prober:
+    def ask(
+        self, answers: Answers, deadline: Deadline, step: Step | None, prometheus: Prometheus | None = None
+    ) -> Prober:
         """What pods say of their accelerators and engines."""
         prober = Prober(answers, self.registry, deadline, self.options.workers, step)
         questions = [question for family in self.families.values() for question in self._questions(family)]
-        exporters = signs.exporters(self.objects.pods or [], self._nodes_in_use(questions))
-        prober.ask_exporters(exporters)
+        if prometheus is not None:
+            prober.ask_prometheus(prometheus)
         if self.options.collect_runtime:
+            silent = prober.unread({question.key for question in questions if question.resource is not None})
+            prober.ask_exporters(signs.exporters(self.objects.pods or [], self._nodes_of(silent)))
             prober.ask_engines(questions)
+            if prometheus is not None:
+                prober.ask_prometheus_for_engines(prometheus, questions, self.now.timestamp())
         prober.ask_tools(questions)
         prober.finish()
+        self.unknown += prober.unknown
         return prober
 
     def finish(self, told: Mapping[tuple[str, str], Told], note: Callable[[Pod], Unknown | None]) -> ClusterSnapshot:
@@ -201,9 +209,8 @@ class Assembly:
             or bool(pod.readings)
         )
 
-    def _nodes_in_use(self, questions: Iterable[Question]) -> set[str]:
-        keys = {question.key for question in questions}
-        return {pod.node for key, pod in self.pods.items() if key in keys and pod.node}
+    def _nodes_of(self, keys: Iterable[tuple[str, str]]) -> set[str]:
+        return {node for key in keys if (node := self.pods[key].node)}
 
     def _questions(self, family: Family) -> list[Question]:
         found = self.described.get(family.id)
@@ -218,7 +225,7 @@ class Assembly:
             view = found.view_of(item)
             known = found.engine.name != "unknown"
             worker = pod.group is not None and _is_worker(item)
-            ask = view is not None and not worker and (known or not asked_unknown)
+            ask = view is not None and not worker and (known or not asked_unknown) and self.options.collect_runtime
             resource = next((request.resource for request in pod.requests if request.units != 0), None)
             if resource is None and pod.visible_devices is not None:
                 resource = "nvidia.com/gpu"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from piqc_pipeline.cluster.probing import Told
+from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.facts.snapshot import AcceleratorReading, Node, Pod, Unknown
 
 
@@ -17,6 +18,10 @@ def attribute(pod: Pod, told: Told, node: Node | None, note: Callable[[Pod], Unk
         note: Why it has no utilization, where nothing else says so.
     """
     unknown = [*pod.unknown, *told.unknown]
+    if pod.visible_devices is not None and pod.holds:
+        seen = printable(pod.visible_devices, 60)
+        why = f"it sees devices of its node (NVIDIA_VISIBLE_DEVICES={seen}) without a request"
+        unknown.append(Unknown(f"accelerators that pod {pod.namespace}/{pod.name} uses", why))
     readings = _own(pod, told.readings, unknown)
     where = f"{pod.namespace}/{pod.name}"
     holds = pod.holds and bool(pod.requests) and pod.phase == "Running"

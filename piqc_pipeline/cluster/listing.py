@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from piqc_pipeline.cluster.claims import Claims
-from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed
+from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped
 from piqc_pipeline.cluster.objects import (
     AutoscalerObject,
     BareObject,
@@ -131,6 +133,15 @@ SLICES = Listing(
 ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES)
 BY_KIND = {listing.kind: listing for listing in ALL_LISTINGS}
 
+
+class _Group(msgspec.Struct):
+    name: str = ""
+
+
+class _GroupList(msgspec.Struct):
+    groups: list[_Group] | None = None
+
+
 KeepPod = Callable[[PodObject], bool]
 
 
@@ -170,6 +181,7 @@ class Reader:
         self.workers = workers
         self.found = ClusterObjects(server.cluster_name, server.context)
         self._lock = threading.Lock()
+        self._served: frozenset[str] | None = None
 
     def read(self, step: Callable[[int, int], None]) -> ClusterObjects:
         """All lists.
@@ -178,8 +190,9 @@ class Reader:
             CredentialsRefused: The server answered 401.
             KeyboardInterrupt: Neither nodes nor pods were read before the user stopped the scan.
         """
+        self._served = self._groups()
         tasks: list[Callable[[], None]] = [self._nodes, self._pods]
-        tasks += [self._task(listing, self._keep_controllers(listing)) for listing in CONTROLLERS]
+        tasks += [self._task(listing, self._keep_controllers()) for listing in CONTROLLERS]
         tasks += [self._task(listing, self._keep_autoscalers(listing)) for listing in AUTOSCALERS]
         tasks += [self._task(listing, self._keep_monitors(listing)) for listing in MONITORS]
         tasks.append(self._task(SERVICES, self._keep_services))
@@ -205,6 +218,17 @@ class Reader:
             self.found.unknown.append(Unknown("nodes: " + NODES.effect, why, read_failed=True))
         if self.found.pods is None and not any("pods" in entry.what for entry in self.found.unknown):
             self.found.unknown.append(Unknown("pods: " + PODS.effect, why, read_failed=True))
+
+    def _groups(self) -> frozenset[str] | None:
+        """API groups that the server has; None where it does not say.
+
+        A group that it has not is no lost read: RBAC answers 403 before the server looks whether a kind exists.
+        """
+        try:
+            document = msgspec.json.decode(self.server.read("/apis"), type=_GroupList)
+        except (ReadFailed, Stopped, msgspec.DecodeError):
+            return None
+        return frozenset(group.name for group in document.groups or [])
 
     def _nodes(self) -> None:
         try:
@@ -263,10 +287,14 @@ class Reader:
         def run() -> None:
             for version in listing.versions:
                 try:
-                    keep(self.server.every(listing.path(version), listing.item, listing.accept))
+                    items = self.server.every(listing.path(version), listing.item, listing.accept)
+                    if listing in CONTROLLERS:
+                        self._name(items, listing, version)
+                    keep(items)
                     return
                 except ReadFailed as failure:
-                    if failure.status != 404:
+                    absent = self._served is not None and listing.group and listing.group not in self._served
+                    if failure.status != 404 and not absent:
                         self._lost(listing, failure)
                         return
             self._absent(listing)
@@ -282,15 +310,18 @@ class Reader:
             elif listing is SLICES:
                 self.found.claims.slices = []
 
-    def _keep_controllers(self, listing: Listing) -> Callable[[list[ControllerObject]], None]:
+    def _keep_controllers(self) -> Callable[[list[ControllerObject]], None]:
         def keep(items: list[ControllerObject]) -> None:
-            version = f"{listing.group}/{listing.versions[0]}" if listing.group else listing.versions[0]
-            for item in items:
-                item.kind, item.api_version = listing.kind, item.api_version or version
             with self._lock:
                 self.found.controllers += items
 
         return keep
+
+    @staticmethod
+    def _name(items: list[ControllerObject], listing: Listing, version: str) -> None:
+        """Items of a list do not say their kind; those of metadata-only lists say another one."""
+        for item in items:
+            item.kind, item.api_version = listing.kind, f"{listing.group}/{version}"
 
     def _keep_autoscalers(self, listing: Listing) -> Callable[[list[AutoscalerObject]], None]:
         def keep(items: list[AutoscalerObject]) -> None:

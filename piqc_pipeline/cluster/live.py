@@ -15,6 +15,8 @@ from piqc_pipeline.cluster.assembly import Assembly
 from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, connect, server_version
 from piqc_pipeline.cluster.listing import Reader
 from piqc_pipeline.cluster.options import ScanOptions
+from piqc_pipeline.cluster.probing import Prober
+from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import Relevance
 from piqc_pipeline.cluster.selectors import parse_selector
@@ -46,21 +48,29 @@ def read(
     answers = LiveAnswers(server, options)
     assembly.place()
     assembly.describe(selector, answers)
-    prober = assembly.ask(answers, server.deadline, progress)
+    prometheus = None
+    if options.prometheus_url:
+        prometheus = Prometheus(
+            options.prometheus_url, options.prometheus_token_file, options.timeout_seconds, server.deadline
+        )
+    prober = assembly.ask(answers, server.deadline, progress, prometheus)
     if (reason := answers.stopped()) is not None:
         assembly.unknown.append(Unknown("figures of pods that were not asked yet", reason, read_failed=True))
     assembly.unknown += answers.refusals()
-    return assembly.finish(prober.told, lambda pod: _silence(pod, options, answers))
+    return assembly.finish(prober.told, lambda pod: _silence(pod, options, answers, prober))
 
 
-def _silence(pod: Pod, options: ScanOptions, answers: "LiveAnswers") -> Unknown:
+def _silence(pod: Pod, options: ScanOptions, answers: "LiveAnswers", prober: Prober) -> Unknown:
     """Why a pod that holds accelerators has no utilization."""
     what = f"utilization of pod {pod.namespace}/{pod.name}"
     if (reason := answers.stopped()) is not None:
         return Unknown(what, reason, read_failed=True)
+    problem = prober.exporter_problems.get(pod.node or "")
+    exporter = f"the exporter on its node: {problem.why}" if problem else "no exporter's metrics name it"
+    failed = problem is not None and problem.failed
     if not options.allow_exec:
-        return Unknown(what, "no exporter's metrics name it, and exec is switched off")
-    return Unknown(what, "no exporter's metrics name it, and no tool for its accelerators runs in it")
+        return Unknown(what, f"{exporter}; exec is switched off", read_failed=failed)
+    return Unknown(what, f"{exporter}; no tool for its accelerators runs in it", read_failed=failed)
 
 
 class LiveAnswers:
@@ -70,10 +80,12 @@ class LiveAnswers:
         """Prepare; nothing is asked yet."""
         self.server = server
         self.options = options
+        self.runs_tools = options.allow_exec
         self._lock = threading.Lock()
         self._no_proxy: dict[str, str] = {}
         self._no_exec: dict[str, str] = {}
         self._no_config: set[str] = set()
+        self._hung: dict[tuple[str, str], str] = {}
         self._missing: set[tuple[str, str]] = set()
         self._maps: dict[tuple[str, str], dict[str, str] | None] = {}
         self._direct = urllib3.PoolManager(num_pools=16, maxsize=4, retries=False)
@@ -105,6 +117,8 @@ class LiveAnswers:
             return Reply(None, why="exec is switched off")
         if target.namespace in self._no_exec:
             return Reply(None, why=self._no_exec[target.namespace], failed=True)
+        if (target.namespace, target.pod) in self._hung:
+            return Reply(None, why=self._hung[(target.namespace, target.pod)], failed=True)
         try:
             output = pod_exec.run(self.server, target.namespace, target.pod, target.container, command)
         except ReadFailed as failure:
@@ -114,6 +128,7 @@ class LiveAnswers:
                 return Reply(None, why="exec is forbidden", failed=True)
             if failure.status == 401:
                 return Reply(None, why="exec was refused the credentials (401)", failed=True)
+            self._hung[(target.namespace, target.pod)] = failure.why
             return Reply(None, why=failure.why, failed=True)
         if output.stdout.strip():
             return Reply(output.stdout, "exec")
@@ -133,7 +148,8 @@ class LiveAnswers:
             direct = self._by_address(target, port, path)
             if direct.text is not None or direct.source == "pod-ip":
                 return direct
-        if self.options.allow_exec and target.namespace not in self._no_exec:
+        hung = (target.namespace, target.pod) in self._hung
+        if self.options.allow_exec and target.namespace not in self._no_exec and not hung:
             inside = self._by_exec(target, port, path)
             if inside is not None:
                 return inside
@@ -196,6 +212,8 @@ class LiveAnswers:
                 if failure.status == 403:
                     with self._lock:
                         self._no_exec.setdefault(target.namespace, "exec is forbidden")
+                else:
+                    self._hung[(target.namespace, target.pod)] = failure.why
                 return None
             if output.not_found:
                 with self._lock:

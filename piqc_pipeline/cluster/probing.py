@@ -10,12 +10,14 @@ import msgspec
 
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Answers, Reply, Target
+from piqc_pipeline.cluster.claims import vendor_of
 from piqc_pipeline.cluster.device_metrics import PREFIXES as DEVICE_PREFIXES
 from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices, read_devices
 from piqc_pipeline.cluster.engines import runtime as metrics
 from piqc_pipeline.cluster.engines.endpoints import Endpoint
 from piqc_pipeline.cluster.exposition import Page, parse
-from piqc_pipeline.cluster.kubernetes import Deadline
+from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed, Stopped
+from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.workers import run_all
 from piqc_pipeline.facts.snapshot import AcceleratorReading, EngineRuntime, Unknown
@@ -83,8 +85,42 @@ class Prober:
         self.told: dict[PodKey, Told] = defaultdict(Told)
         self.devices: tuple[DeviceUse, ...] = ()
         self.exporter_problems: dict[str, Reply] = {}
+        self.unknown: list[Unknown] = []
         self._first: dict[PodKey, _First] = {}
         self._lock = threading.Lock()
+
+    def ask_prometheus(self, prometheus: Prometheus) -> None:
+        """Take the accelerators that Prometheus knows; what it cannot say is asked for otherwise."""
+        try:
+            self.devices = prometheus.devices()
+        except ReadFailed as failure:
+            self.unknown.append(Unknown("accelerators by Prometheus", failure.why, read_failed=True))
+        except Stopped:
+            return
+        self.take_devices(self.devices)
+
+    def ask_prometheus_for_engines(self, prometheus: Prometheus, questions: Sequence[Question], now: float) -> None:
+        """Take the metrics of engines that could not be asked themselves."""
+        lacking = [
+            question
+            for question in questions
+            if question.endpoint is not None
+            and question.engine != "unknown"
+            and ((told := self.told[question.key].runtime) is None or told.runtime.healthy is None)
+        ]
+        if not lacking:
+            return
+        try:
+            found = prometheus.engines([question.key for question in lacking], now)
+        except ReadFailed as failure:
+            self.unknown.append(Unknown("engine metrics by Prometheus", failure.why, read_failed=True))
+            return
+        except Stopped:
+            return
+        for question in lacking:
+            if (scrape := found.get(question.key)) is not None:
+                self._keep(question, scrape, "prometheus")
+                self.told[question.key].prefixes = metrics.metric_prefixes(scrape.later)
 
     def ask_exporters(self, exporters: Sequence[tuple[str, Target, int]]) -> None:
         """Read the pages of the device exporters (node, target, port) and keep what they say of which pod."""
@@ -99,8 +135,9 @@ class Prober:
                     pages[f"{target.namespace}/{target.pod}"] = parse(reply.text, DEVICE_PREFIXES)
 
         self._run("exporters", [lambda a=a: task(*a) for a in exporters])  # type: ignore[misc]
-        self.devices = read_devices([pages[name] for name in sorted(pages)], "dcgm")
-        self.take_devices(self.devices)
+        devices = read_devices([pages[name] for name in sorted(pages)], "dcgm")
+        self.devices += devices
+        self.take_devices(devices)
 
     def take_devices(self, devices: Sequence[DeviceUse]) -> None:
         """Give each pod the devices that an exporter names it for."""
@@ -110,6 +147,10 @@ class Prober:
                 found[use.pod].append(use.reading)
         for key, readings in found.items():
             self.told[key].readings = tuple(readings)
+
+    def unread(self, keys: set[PodKey]) -> set[PodKey]:
+        """Those of these pods whose utilization is not known yet."""
+        return {key for key in keys if not any(r.utilization_pct is not None for r in self.told[key].readings)}
 
     def ask_engines(self, questions: Sequence[Question]) -> None:
         """Read each engine's health and metrics, the metrics twice."""
@@ -123,7 +164,8 @@ class Prober:
         asked = [
             question
             for question in questions
-            if question.resource is not None
+            if self.answers.runs_tools
+            and question.resource is not None
             and not any(reading.utilization_pct is not None for reading in self.told[question.key].readings)
         ]
         self._run("accelerators", [lambda q=q: self._run_tool(q) for q in asked])  # type: ignore[misc]
@@ -225,7 +267,8 @@ class Prober:
                 told.runtime = metrics.read_scrape(metrics.Scrape(first.page), first.source, "/".join(key))
 
     def _run_tool(self, question: Question) -> None:
-        owned = self.registry.tool_of(question.resource or "")
+        resource = question.resource or ""
+        owned = self.registry.tool_of(resource, vendor_of(resource))
         if owned is None:
             return
         plugin, tool = owned

@@ -226,6 +226,8 @@ def _read_answers(path: Path) -> _AnswersFile:
 class RecordedAnswers:
     """What pods answered when the recording was made."""
 
+    runs_tools = True
+
     def __init__(self, recorded: _AnswersFile, config_maps: Mapping[tuple[str, str], ConfigMapObject]) -> None:
         """Take the recording."""
         self.recorded = recorded

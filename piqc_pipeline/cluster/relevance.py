@@ -1,6 +1,7 @@
 """Which pods matter to a scan? Those that hold or see accelerators, serve an engine, or watch either."""
 
 import re
+from functools import lru_cache
 
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.engines.identify import image_name
@@ -45,7 +46,9 @@ class Relevance:
         self._engines: dict[str, bool] = {}
 
     def matters(self, pod: PodObject) -> bool:
-        """Whether a scan needs this pod."""
+        """Whether a scan needs this pod. One that has ended holds nothing any more."""
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return False
         spec = pod.spec
         containers = [*spec.containers, *(spec.init_containers or [])]
         return (
@@ -76,6 +79,11 @@ def component_of(pod: PodObject) -> str | None:
     texts += [pod.metadata.label(key) or "" for key in ("app", "app.kubernetes.io/name", "k8s-app")]
     if owner := pod.metadata.owner():
         texts.append(owner.name)
+    return _component(tuple(texts))
+
+
+@lru_cache(maxsize=16_384)
+def _component(texts: tuple[str, ...]) -> str | None:
     return next((name for name, pattern in COMPONENTS if any(pattern.search(text) for text in texts)), None)
 
 

@@ -41,18 +41,20 @@ class Described:
     registry: Registry
     revisions: int = 1
     _views: dict[str, ContainerView | None] = field(default_factory=dict)
+    _endpoints: dict[int, Endpoint] = field(default_factory=dict)
 
     def view_of(self, pod: PodObject) -> ContainerView | None:
         """The container that runs the engine, or holds the accelerators, in this pod."""
-        owner = pod.metadata.owner()
-        key = owner.uid or owner.name if owner else pod.metadata.name
+        key = _revision(pod)
         if key not in self._views:
             self._views[key] = main_view(pod, self.registry, None)
         return self._views[key]
 
     def endpoint_of(self, view: ContainerView) -> Endpoint:
         """Where the engine listens."""
-        return endpoint_of(view, self.engine.name)
+        if id(view) not in self._endpoints:
+            self._endpoints[id(view)] = endpoint_of(view, self.engine.name)
+        return self._endpoints[id(view)]
 
 
 def describe(
@@ -68,7 +70,13 @@ def describe(
         return Described(EngineIdentity("unknown", 0.0, "low"), ModelIdentity(None), template, None, registry)
     engine = identify(view, labels)
     model = model_of(view, engine, labels, _config_text(view, template, answers))
-    return Described(engine, model, template, view, registry, max(1, revisions))
+    return Described(engine, model, template, view, registry, max(1, revisions), {_revision(template): view})
+
+
+def _revision(pod: PodObject) -> str:
+    """What made the pod: pods of one ReplicaSet are alike."""
+    owner = pod.metadata.owner()
+    return (owner.uid or owner.name) if owner else pod.metadata.name
 
 
 def main_view(pod: PodObject, registry: Registry, answers: Answers | None) -> ContainerView | None:
@@ -77,8 +85,10 @@ def main_view(pod: PodObject, registry: Registry, answers: Answers | None) -> Co
     if not containers:
         return None
     holding = [c for c in containers if container_amounts(c, registry) or (c.resources and c.resources.claims)]
-    labels = dict(pod.metadata.labels or {})
+    labels = pod.metadata.labels or {}
     views = [_view(container, pod, answers) for container in holding or containers]
+    if len(views) == 1:
+        return views[0]
     scored = [(identify(view, labels).score, -at, view) for at, view in enumerate(views)]
     return max(scored, key=lambda row: (row[0], row[1]))[2]
 

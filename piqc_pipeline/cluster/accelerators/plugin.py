@@ -137,7 +137,7 @@ class Registry:
             return ()
         return tuple(request for plugin in self.plugins for request in plugin.annotated(pod))
 
-    def tool_of(self, resource: str) -> tuple[AcceleratorPlugin, Tool] | None:
-        """The tool that lists the accelerators behind a resource key inside a pod."""
-        plugin = self.plugin_of(resource)
+    def tool_of(self, resource: str, vendor: str | None = None) -> tuple[AcceleratorPlugin, Tool] | None:
+        """The tool that lists the accelerators behind a resource key, or of a DRA driver's vendor, inside a pod."""
+        plugin = self.plugin_of(resource) or next((p for p in self.plugins if p.vendor == vendor), None)
         return (plugin, plugin.tool) if plugin is not None and plugin.tool is not None else None

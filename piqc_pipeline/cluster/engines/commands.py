@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from piqc_pipeline.cluster.objects import Container
 
@@ -124,12 +123,12 @@ def _simple_commands(words: Sequence[str], environment: dict[str, str], depth: i
 def _script_position(words: Sequence[str]) -> int | None:
     """Where the script of `sh -c SCRIPT` stands."""
     for at, word in enumerate(words[:6]):
-        if PurePosixPath(word).name in _SHELLS:
+        if file_name(word) in _SHELLS:
             for later in range(at + 1, min(at + 5, len(words))):
                 if re.fullmatch(r"-[a-z]*c", words[later]) and later + 1 < len(words):
                     return later + 1
             return None
-        if PurePosixPath(word).name not in _WRAPPERS and not word.startswith("-"):
+        if file_name(word) not in _WRAPPERS and not word.startswith("-"):
             return None
     return None
 
@@ -188,7 +187,7 @@ def _expand(word: str, environment: Mapping[str, str]) -> str:
 def _read(words: Sequence[str]) -> Invocation | None:
     words = list(words)
     environment: dict[str, str] = {}
-    while words and (_ASSIGNMENT.match(words[0]) or PurePosixPath(words[0]).name in _WRAPPERS or words[0] == "-g"):
+    while words and (_ASSIGNMENT.match(words[0]) or file_name(words[0]) in _WRAPPERS or words[0] == "-g"):
         if _ASSIGNMENT.match(words[0]):
             name, _, value = words[0].partition("=")
             environment[name] = value
@@ -218,17 +217,22 @@ def _flag_name(text: str) -> str:
     return text.lstrip("-").replace("_", "-").lower()
 
 
+def file_name(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def program_of(words: Sequence[str]) -> str:
     """File name of the program that these words run; `python -m MODULE` and `python FILE` give the module or file."""
     if not words:
         return ""
-    name = PurePosixPath(words[0]).name
+    name = file_name(words[0])
     if re.fullmatch(r"python[\d.]*", name) or name in ("torchrun", "accelerate", "uv", "poetry", "conda"):
         rest = list(words[1:])
         while rest:
             if rest[0] == "-m" and len(rest) > 1:
                 return rest[1]
             if not rest[0].startswith("-") and rest[0] not in ("run", "launch"):
-                return PurePosixPath(rest[0]).name
+                return file_name(rest[0])
             rest = rest[1:]
     return name

@@ -74,7 +74,8 @@ class ContainerView:
 def identify(view: ContainerView, labels: Mapping[str, str]) -> EngineIdentity:
     """The engine of a container; `unknown` where no evidence reaches THRESHOLD."""
     image = image_name(view.container.image)
-    ranked = [(_score(signature, view, image, labels), signature) for signature in SIGNATURES]
+    marks = _Marks.of(view, labels)
+    ranked = [(_score(signature, marks, image), signature) for signature in SIGNATURES]
     (score, evidence), best = max(ranked, key=lambda row: row[0][0])
     if NOT_AN_ENGINE.search(image) and not any(text.startswith("program") for text in evidence):
         return EngineIdentity("unknown", 0.0, "low", (f"image {printable(image, 80)} stands beside engines",))
@@ -146,9 +147,29 @@ def role_of(view: ContainerView, labels: Mapping[str, str]) -> str | None:
     return None
 
 
-def _score(
-    signature: Signature, view: ContainerView, image: str, labels: Mapping[str, str]
-) -> tuple[float, tuple[str, ...]]:
+@dataclass(frozen=True)
+class _Marks:
+    """What every signature is compared with, gathered once."""
+
+    programs: tuple[str, ...]
+    flags: frozenset[str]
+    environment: frozenset[str]
+    labels: tuple[tuple[str, str], ...]
+    ports: frozenset[int | str]
+
+    @classmethod
+    def of(cls, view: ContainerView, labels: Mapping[str, str]) -> "_Marks":
+        words = {text for item in view.invocations for text in (item.program, " ".join(item.words[:2])) if text}
+        return cls(
+            tuple(sorted(words)),
+            frozenset(name for item in view.invocations for name in item.flags),
+            frozenset(view.environment),
+            tuple((key, labels[key]) for key in _LABEL_KEYS if key in labels),
+            frozenset(port.container_port for port in view.container.ports or []),
+        )
+
+
+def _score(signature: Signature, marks: _Marks, image: str) -> tuple[float, tuple[str, ...]]:
     score = 0.0
     evidence: list[str] = []
     known_programs, known_flags = [signature.programs], signature.flags
@@ -158,25 +179,24 @@ def _score(
         if signature.wraps:
             inner = BY_NAME[signature.wraps]
             known_programs, known_flags = [*known_programs, inner.programs], known_flags | inner.flags
-    programs = {text for item in view.invocations for text in (item.program, " ".join(item.words[:2])) if text}
-    if found := sorted(text for text in programs if any(pattern.search(text) for pattern in known_programs)):
+    if found := [text for text in marks.programs if any(pattern.search(text) for pattern in known_programs)]:
         score += PROGRAM_WEIGHT
         evidence.append(f"program {printable(found[0], 80)}")
-    flags = sorted({name for item in view.invocations for name in item.flags} & known_flags)
+    flags = sorted(marks.flags & known_flags)
     if flags:
         score += FLAGS_WEIGHT * (2 if len(flags) >= 5 else min(1.0, len(flags) / 2))
         evidence.append(f"flags {' '.join('--' + name for name in flags[:6])}")
-    strong = [name for name in signature.strong_env if name in view.environment]
-    weak = [name for name in signature.weak_env if name in view.environment]
+    strong = [name for name in signature.strong_env if name in marks.environment]
+    weak = [name for name in signature.weak_env if name in marks.environment]
     if strong or len(weak) >= 2:
         score += STRONG_ENV_WEIGHT * min(1.0, len(strong) / 2 + 0.5) if strong else WEAK_ENV_WEIGHT
         evidence.append(f"variables {' '.join((strong + weak)[:6])}")
-    for key in _LABEL_KEYS:
-        if labels.get(key, "").lower() in signature.labels:
+    for key, value in marks.labels:
+        if value.lower() in signature.labels:
             score += LABEL_WEIGHT
-            evidence.append(f"label {key}={labels[key]}")
+            evidence.append(f"label {key}={printable(value, 60)}")
             break
-    if score and any(port.container_port == signature.port for port in view.container.ports or []):
+    if score and signature.port in marks.ports:
         score += PORT_WEIGHT
         evidence.append(f"port {signature.port}")
     return score, tuple(evidence)

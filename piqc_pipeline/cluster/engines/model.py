@@ -6,12 +6,11 @@ file.
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 
 import msgspec
 import yaml
 
-from piqc_pipeline.cluster.engines.commands import Invocation, known
+from piqc_pipeline.cluster.engines.commands import Invocation, file_name, known
 from piqc_pipeline.cluster.engines.identify import ContainerView, image_name
 from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
 from piqc_pipeline.cluster.redact import is_secret_name, printable
@@ -227,7 +226,7 @@ def _positional(view: ContainerView, engine: EngineIdentity) -> str | None:
     """The MODEL of `vllm serve MODEL`, `trtllm-serve MODEL`, or of arguments that the image's entrypoint gets."""
     for item in view.invocations:
         words = list(item.positionals)
-        program = PurePosixPath(words[0]).name if words else ""
+        program = file_name(words[0]) if words else ""
         if program in _SERVE_WORDS:
             rest = words[1:]
             if rest and rest[0] in ("serve", "run", "pull", "api_server"):

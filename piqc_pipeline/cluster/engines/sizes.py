@@ -6,7 +6,7 @@ A name says a size only where it says exactly one. `4bit`, `web2b`, `1M` (contex
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 _BOUNDARY = r"(?:^|(?<=[-_/ .:@(]))"
@@ -45,6 +45,7 @@ def _table() -> tuple[tuple[re.Pattern[str], ModelSize], ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def model_size(name: str | None) -> ModelSize:
     """Parameters of the model of this name (`Qwen/Qwen3-30B-A3B`, a path, a GGUF file)."""
     if not name:
