@@ -37,6 +37,7 @@ def plan_fleet(
     failed: Mapping[str, str] | None = None,
     demand_now: Mapping[str, float] | None = None,
     high_demand: Mapping[str, float] | None = None,
+    highest_demand: Mapping[str, float] | None = None,
     usd_per_gpu_hour: Mapping[str, float] | None = None,
     quota_gpus: Mapping[str, float] | None = None,
 ) -> FleetPlan:
@@ -51,6 +52,8 @@ def plan_fleet(
         failed: `PredictorArtifact.failed`: why a workload has no forecast.
         demand_now: Live demand by workload id, replicas at 100 %.
         high_demand: Quantile 0.95 of demand by workload id.
+        highest_demand: Quantile 0.999 of demand by workload id. Without it no maximum comes from demand: a forecast
+            alone must not keep the reactive trigger from answering a burst that was seen before.
         usd_per_gpu_hour: Price of an accelerator by workload id.
         quota_gpus: Accelerators that the quota leaves, by namespace.
 
@@ -62,13 +65,14 @@ def plan_fleet(
         if not workload.is_inference:
             continue
         forecast = forecasts.get(workload.id)
-        peaks = forecast.table.peak_q90 if forecast is not None and forecast.accepted else ()
+        foreseen = forecast.table.peak_q90 if forecast is not None and forecast.accepted else ()
+        seen = (highest_demand or {}).get(workload.id)
         try:
             limits = limits_from_snapshot(
                 snapshot,
                 workload,
                 policy,
-                highest_demand=max(peaks, default=None),
+                highest_demand=None if seen is None else max([seen, *foreseen]),
                 quota_gpus=(quota_gpus or {}).get(workload.namespace),
             )
         except ScalingError as error:

@@ -83,8 +83,8 @@ def limits_from_snapshot(
         snapshot: What one scan saw.
         workload: The workload, one of the snapshot's.
         policy: Its `min_replicas`, `max_replicas` and `max_headroom` are used.
-        highest_demand: Highest demand foreseen (quantile 0.999 of its maximum over the lead time), in replicas at
-            100 %; None leaves this bound out.
+        highest_demand: Highest demand seen (quantile 0.999) or foreseen (over the lead time), in replicas at 100 %; None
+            leaves this bound out.
         quota_gpus: Accelerators that the namespace's quota leaves for this workload; None where there is no quota.
 
     Returns:
@@ -118,7 +118,10 @@ def limits_from_snapshot(
     if highest_demand is not None and highest_demand > 0:
         enough = max(1, math.ceil(policy.max_headroom * highest_demand / policy.u_mid - 1e-9))
         bounds.append(
-            (enough, f"{policy.max_headroom:g} times the highest demand foreseen ({highest_demand:.2f} replicas)")
+            (
+                enough,
+                f"{policy.max_headroom:g} times the highest demand seen or foreseen ({highest_demand:.2f} replicas)",
+            )
         )
     if not bounds:
         bounds.append((DEFAULT_MAX_REPLICAS, "KEDA's default: neither capacity, quota nor demand is known"))

@@ -105,7 +105,7 @@ def test_a_group_needs_room_for_all_its_pods():
     [
         pytest.param({"quota_gpus": 6}, 3, "the quota leaves 6 accelerators, 2 a replica", id="quota"),
         pytest.param(
-            {"highest_demand": 1.5}, 3, "1.2 times the highest demand foreseen (1.50 replicas)", id="headroom"
+            {"highest_demand": 1.5}, 3, "1.2 times the highest demand seen or foreseen (1.50 replicas)", id="headroom"
         ),
         pytest.param({}, 4, "the cluster has schedulable accelerators for 4 replicas", id="capacity"),
     ],
