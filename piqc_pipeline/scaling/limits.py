@@ -83,8 +83,8 @@ def limits_from_snapshot(
         snapshot: What one scan saw.
         workload: The workload, one of the snapshot's.
         policy: Its `min_replicas`, `max_replicas` and `max_headroom` are used.
-        highest_demand: Highest demand seen (quantile 0.999) or foreseen (over the lead time), in replicas at 100 %; None
-            leaves this bound out.
+        highest_demand: Highest demand seen (quantile 0.999) or foreseen (over the lead time), in replicas at 100 %;
+            None leaves this bound out.
         quota_gpus: Accelerators that the namespace's quota leaves for this workload; None where there is no quota.
 
     Returns:
