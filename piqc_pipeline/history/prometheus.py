@@ -33,6 +33,7 @@ from piqc_pipeline.history.signals import (
 GPU_RESOURCES = "nvidia_com_.*|amd_com_gpu"
 """Accelerator resources as kube-state-metrics writes them."""
 MAX_REREAD_SERIES = 50
+SEEN_SCHEMA = {"series": pl.Int32(), "ts": pl.Datetime("us", "UTC"), "seen": pl.Int32()}
 
 
 class PrometheusSource:
@@ -189,14 +190,16 @@ class _Day:
             )
         points = self._without_sentinels(points.with_columns(pl.col("value") / scale), signal, scale, joined)
         counts, expected = self._counts(signal.name, joined)
+        pods = [f"{pod[0]}/{pod[1]}" if pod else None for pod in joined.pods]
         series = pl.DataFrame(
             {
                 "series": pl.Series(range(len(joined.labels)), dtype=pl.Int32),
-                "device": [device(labels) for labels in joined.labels],
+                "device": pl.Series([device(labels) for labels in joined.labels], dtype=pl.Categorical),
                 "gpus": pl.Series([gpus_of_device(labels) for labels in joined.labels], dtype=pl.Float64),
-                "namespace": pl.Series([pod[0] if pod else None for pod in joined.pods], dtype=pl.String),
-                "pod": pl.Series([pod[1] if pod else None for pod in joined.pods], dtype=pl.String),
-                "workload": pl.Series([owners.workload(pod) if pod else None for pod in joined.pods], dtype=pl.String),
+                "pod": pl.Series(pods, dtype=pl.Categorical),
+                "workload": pl.Series(
+                    [owners.workload(pod) if pod else None for pod in joined.pods], dtype=pl.Categorical
+                ),
                 "expected": pl.Series(expected, dtype=pl.Int32),
             }
         )
@@ -207,7 +210,6 @@ class _Day:
             .select(
                 "series",
                 "workload",
-                "namespace",
                 "pod",
                 "device",
                 "gpus",
@@ -215,8 +217,8 @@ class _Day:
                 "value",
                 pl.coalesce("seen", "expected").alias("seen"),
                 "expected",
-                pl.lit(signal.name).alias("signal"),
-                pl.lit(signal.confidence).alias("confidence"),
+                pl.lit(signal.name, pl.Categorical).alias("signal"),
+                pl.lit(signal.confidence, pl.Categorical).alias("confidence"),
             )
         )
 
@@ -227,6 +229,8 @@ class _Day:
         """
         usual = self._usual_count(name)
         short = self._ask(f"count_over_time({name}[{self._bucket}s]) < {usual}")
+        if not short.labels:
+            return pl.DataFrame(schema=SEEN_SCHEMA), [usual] * len(joined.labels)
         index = {frozenset(_bare(labels).items()): position for position, labels in enumerate(joined.labels)}
         positions = [index.get(frozenset(_bare(labels).items())) for labels in short.labels]
         points = _long(short, self._bucket).with_columns(
@@ -312,11 +316,13 @@ class _Day:
                 f"avg by ({label}, namespace, exported_namespace) (avg_over_time({metric}[{self._bucket}s]))"
             )
             ids = [owners.named(_space(labels), kind, labels.get(label, "")) for labels in matrix.labels]
-            series = pl.Series("workload", ids, dtype=pl.String)
+            series = pl.Series("workload", ids, dtype=pl.Categorical)
             points = _long(matrix, self._bucket)
             parts.append(points.with_columns(series.gather(points["series"])).drop_nulls("workload"))
         if not parts:
-            return pl.DataFrame(schema={"workload": pl.String, "ts": pl.Datetime("us", "UTC"), "wanted": pl.Float64})
+            return pl.DataFrame(
+                schema={"workload": pl.Categorical, "ts": pl.Datetime("us", "UTC"), "wanted": pl.Float64}
+            )
         return pl.concat(parts).group_by("workload", "ts").agg(pl.col("value").max().alias("wanted"))
 
     def _engine(self, metrics: tuple[str, ...], form: str, owners: Owners) -> pl.DataFrame:
@@ -333,8 +339,10 @@ class _Day:
         if query is None:
             return _no_pods(column)
         joined = self._joined(self._ask(query), owners)
-        names = pl.Series("pod", [f"{pod[0]}/{pod[1]}" if pod else None for pod in joined.pods], dtype=pl.String)
-        ids = pl.Series("workload", [owners.workload(pod) if pod else None for pod in joined.pods], dtype=pl.String)
+        names = pl.Series("pod", [f"{pod[0]}/{pod[1]}" if pod else None for pod in joined.pods], dtype=pl.Categorical)
+        ids = pl.Series(
+            "workload", [owners.workload(pod) if pod else None for pod in joined.pods], dtype=pl.Categorical
+        )
         position = joined.points["series"]
         return (
             joined.points.with_columns(ids.gather(position), names.gather(position))
@@ -353,7 +361,7 @@ class _Day:
             )
         lost = series.filter(pl.col("pod").is_not_null() & pl.col("workload").is_null())
         if lost.height:
-            names = lost.select(pl.concat_str("namespace", "pod", separator="/"))["namespace"].unique().sort().to_list()
+            names = sorted(set(lost["pod"].cast(pl.String)))
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             self.warnings.append(f"{len(names)} pods belong to no known workload and are left out: {shown}")
 
@@ -420,5 +428,5 @@ def _quoted(value: str) -> str:
 
 def _no_pods(column: str) -> pl.DataFrame:
     return pl.DataFrame(
-        schema={"workload": pl.String, "pod": pl.String, "ts": pl.Datetime("us", "UTC"), column: pl.Float64}
+        schema={"workload": pl.Categorical, "pod": pl.Categorical, "ts": pl.Datetime("us", "UTC"), column: pl.Float64}
     )

@@ -24,10 +24,10 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class DaySamples:
-    """What one window of at most a day holds.
+    """What one window of at most a day holds. Names are categorical: hundreds of thousands of rows share a few.
 
     Attributes:
-        devices: Columns workload, namespace, pod, device, gpus (of a physical GPU), ts, value (share), seen, expected
+        devices: Columns series, workload, pod, device, gpus (of a physical GPU), ts, value (share), seen, expected
             (samples), signal, confidence; one row a device, signal and bucket; None where there is no device signal.
         missing: workload, pod, ts, ready: pods that hold accelerators, are ready, and have no device sample.
         unready: workload, pod, ts, ready: pods that were ready in a part of the bucket only.
@@ -51,6 +51,9 @@ def day_rows(samples: DaySamples, inventory: Sequence[WorkloadInventory], bucket
     for name in ("waiting", "running", "finished"):
         frame: pl.DataFrame = getattr(samples, name)
         sums = frame.group_by("workload", "ts").agg(pl.col("value").sum().alias(name), pl.len().alias(f"{name}_pods"))
+        if sums.is_empty():
+            base = base.with_columns(pl.lit(None, pl.Float64).alias(name), pl.lit(None, pl.Int64).alias(f"{name}_pods"))
+            continue
         base = base.join(sums, on=["workload", "ts"], how="full", coalesce=True)
     base = base.join(samples.wanted, on=["workload", "ts"], how="left")
     base = base.drop("gpus_per_replica").join(facts, on="workload", how="left")
@@ -73,7 +76,7 @@ def _facts(inventory: Sequence[WorkloadInventory]) -> pl.DataFrame:
             for entry in inventory
         ],
         schema={
-            "workload": pl.String,
+            "workload": pl.Categorical,
             "known_gpus": pl.Float64,
             "pods_per_replica": pl.Float64,
             "max_num_seqs": pl.Float64,
@@ -97,7 +100,7 @@ def chosen_signals(devices: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("points"), pl.col("value").max().alias("top"), pl.col("value").mean().alias("mean")
     )
     usable = stats.with_columns(
-        pl.col("signal").replace_strict(order, return_dtype=pl.Int32).alias("rank"),
+        pl.col("signal").cast(pl.String).replace_strict(order, return_dtype=pl.Int32).alias("rank"),
         pl.col("points").max().over("workload").alias("most"),
         pl.col("mean").max().over("workload").alias("busiest"),
     ).filter(
@@ -114,14 +117,11 @@ def _device_rows(samples: DaySamples, facts: pl.DataFrame, bucket_seconds: int) 
         return _no_device_rows()
     devices = chosen_signals(samples.devices)
     partly = samples.unready.filter(pl.col("ready") < HALF).select("workload", "pod", "ts")
-    devices = devices.with_columns(pl.concat_str("namespace", "pod", separator="/").alias("pod"))
     if not partly.is_empty():
         devices = devices.join(partly, on=["workload", "pod", "ts"], how="anti")
     key = ["workload", "pod", "device", "ts"]
-    if (
-        devices.select(pl.struct("pod", "device").n_unique()).item()
-        < devices.select(pl.struct("pod", "device", "series").n_unique()).item()
-    ):
+    series = devices.unique(["workload", "series"])
+    if series.select(pl.struct("workload", "pod", "device").is_duplicated().any()).item():
         # Two jobs scrape the same exporter: one device, not two.
         devices = devices.group_by(key).agg(
             pl.col("value", "gpus").mean(), pl.col("seen", "expected").max(), pl.col("signal", "confidence").first()
@@ -186,7 +186,7 @@ def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
         return (signal.count().over("workload") >= MIN_SIGNAL_SHARE * buckets) & signal.is_not_null()
 
     chosen = pl.when(enough(by_rate)).then(pl.lit(RATE_SIGNAL)).when(enough(by_running)).then(pl.lit(RUNNING_SIGNAL))
-    base = base.with_columns(chosen.otherwise(pl.col("signal")).alias("signal"))
+    base = base.with_columns(chosen.otherwise(pl.col("signal").cast(pl.String)).alias("signal"))
     rate, running = pl.col("signal") == RATE_SIGNAL, pl.col("signal") == RUNNING_SIGNAL
     measured = pl.when(rate).then(by_rate).when(running).then(by_running).otherwise(by_devices)
     positive = pl.when(pl.col("ready_replicas") > 0).then(pl.col("ready_replicas"))
@@ -199,7 +199,7 @@ def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("high"))
         .when(running)
         .then(pl.lit("medium"))
-        .otherwise("confidence")
+        .otherwise(pl.col("confidence").cast(pl.String))
         .alias("confidence"),
         (pl.col("samples_due") / share).round(0).cast(pl.Int64).alias("samples_expected"),
     )
@@ -219,7 +219,6 @@ def _with_demand(base: pl.DataFrame, bucket_seconds: int) -> pl.DataFrame:
     rows = base.with_columns(
         pl.when(is_censored).then(corrected).otherwise(pl.col("measured")).alias("demand_replicas"),
         is_censored.alias("censored"),
-        pl.col("workload").str.split("/").list.first().alias("cluster"),
         pl.lit(bucket_seconds).alias("step_seconds"),
         pl.col("wanted").alias("wanted_replicas"),
         pl.col("finished").alias("offered_rate"),
@@ -227,7 +226,20 @@ def _with_demand(base: pl.DataFrame, bucket_seconds: int) -> pl.DataFrame:
         pl.lit("prometheus").alias("source"),
     )
     told = pl.any_horizontal(pl.col("load", "running", "finished", "waiting").is_not_null())
-    return rows.filter(told).sort("workload", "ts")
+    return _named(rows.filter(told))
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with workload and cluster as text, sorted by workload and time; sorted by number, because text is slow."""
+    ids = sorted(rows["workload"].cast(pl.String).unique())
+    names = pl.DataFrame(
+        {
+            "workload": pl.Series(ids, dtype=pl.Categorical),
+            "rank": pl.Series(range(len(ids)), dtype=pl.UInt32),
+            "cluster": pl.Series([name.split("/", 1)[0] for name in ids], dtype=pl.String),
+        }
+    )
+    return rows.join(names, on="workload").sort("rank", "ts").with_columns(pl.col("workload").cast(pl.String))
 
 
 def _no_device_rows() -> pl.DataFrame:
@@ -235,11 +247,11 @@ def _no_device_rows() -> pl.DataFrame:
     integers = ("devices_seen", "samples_seen", "samples_due", "devices_expected", "ready_pods")
     return pl.DataFrame(
         schema={
-            "workload": pl.String,
+            "workload": pl.Categorical,
             "ts": pl.Datetime("us", "UTC"),
             **dict.fromkeys(integers, pl.Int64),
             **dict.fromkeys(floats, pl.Float64),
-            "signal": pl.String,
-            "confidence": pl.String,
+            "signal": pl.Categorical,
+            "confidence": pl.Categorical,
         }
     )
