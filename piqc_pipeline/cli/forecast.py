@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from piqc_pipeline.settings import Settings
 
 
+SHOWN_MODELS = {
+    "ensemble": "ours",
+    "prophet": "Prophet",
+    "last_value": "last",
+    "same_time_yesterday": "yesterday",
+    "sma_60": "SMA-60",
+}
+
+
 class Duration(click.ParamType[int]):
     """`30m`, `5h`, `90s`: a duration in seconds."""
 
@@ -168,23 +177,32 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     from rich.text import Text
 
     table = Table(title="30-minute error over the last 24 h, points of utilization")
-    models = ("ensemble", "prophet", "last_value", "same_time_yesterday", "sma_60")
-    for title in ("workload", "accepted", *models, "q90 coverage", "why"):
-        table.add_column(title, justify="left" if title in ("workload", "why") else "right")
+    for title in ("workload", "accepted", *SHOWN_MODELS.values(), "coverage"):
+        is_name = title == "workload"
+        table.add_column(title, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
     for row in rows:
         errors: Any = row["mae_pp"]
         coverage: Any = row["coverage_q90"]
-        reasons: Any = row["reasons"]
         table.add_row(
-            Text(str(row["workload"])),
+            Text(_short(str(row["workload"]))),
             "yes" if row["accepted"] else "no",
-            *(_cell(errors.get(model)) for model in models),
+            *(_cell(errors.get(model)) for model in SHOWN_MODELS),
             "unknown" if coverage is None else f"{coverage:.0%}",
-            Text("; ".join(reasons)),
         )
+    console = Console()
+    console.print(table)
+    for row in rows:
+        reasons: Any = row["reasons"]
+        if reasons:
+            console.print(Text(f"{row['workload']}: {'; '.join(reasons)}"))
     for name, reason in candidate.failed.items():
-        table.add_row(Text(name), "no", *[""] * len(models), "", Text(reason))
-    Console().print(table)
+        console.print(Text(f"{name} has no forecast: {reason}"))
+
+
+def _short(workload: str) -> str:
+    """`namespace/name` of an id, for narrow terminals."""
+    parts = workload.split("/")
+    return f"{parts[-3]}/{parts[-1]}" if len(parts) >= 4 else workload
 
 
 def _cell(value: float | None) -> str:
@@ -218,20 +236,24 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     table = Table(title="predicted load")
-    for title in ("workload", "until (UTC)", "median", "q90", "peak q90", "unit", "accepted", "note"):
-        table.add_column(title, justify="right" if title in ("median", "q90", "peak q90") else "left")
+    for title in ("workload", "until (UTC)", "median", "q90", "peak q90", "unit", "accepted"):
+        numeric = title in ("median", "q90", "peak q90")
+        table.add_column(title, justify="right" if numeric else "left", no_wrap=title == "workload", overflow="fold")
     for row in rows:
         shown = row["predicted"] or {}
         figures = (f"{shown[key]:.3g}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
         table.add_row(
-            Text(row["workload"]),
-            row["until"],
+            Text(_short(row["workload"])),
+            row["until"][:16].replace("T", " "),
             *figures,
             row["unit"],
             "yes" if row["accepted"] else "no",
-            Text("; ".join(row["notes"])),
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row["notes"]:
+            console.print(Text(f"{row['workload']}: {'; '.join(row['notes'])}"))
 
 
 @click.command(help="Score every forecast on a trace, rolling.")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from piqc_pipeline.forecast.members import Member, Night, Season
 from piqc_pipeline.forecast.members import prophet as prophet_member
 from piqc_pipeline.forecast.members.levels import ExponentialSmoothing, LastValue, MovingAverage, SeasonalNaive
-from piqc_pipeline.forecast.members.prophet import ProphetSeason, ProphetSettings
+from piqc_pipeline.forecast.members.prophet import ProphetSettings
 from piqc_pipeline.forecast.members.residuals import AutoregressiveSeason, CarriedSeason, PlainSeason, SeasonFit
 from piqc_pipeline.forecast.members.seasons import fit_profile, fit_ridge
-from piqc_pipeline.forecast.model import PROPHET, SAME_TIME_YESTERDAY, WorkloadForecast
+from piqc_pipeline.forecast.model import PROPHET, SAME_TIME_YESTERDAY
 
 HOUR = 3600.0
 PROPHET_MEMBERS = ("prophet_carried",)
@@ -17,43 +17,32 @@ REFERENCES = (SAME_TIME_YESTERDAY, PROPHET)
 
 
 class ProphetNights:
-    """Prophet's fits, one a night from `first` on; those of earlier runs are taken from the artifact.
+    """Prophet's fits, one a night from `first` on; those of earlier runs come with the kept nights.
 
     Attributes:
         pickled: The newest fitted model, for `prophet_model.pkl`.
-        fits: Every season used, by cutoff (seconds since 1970 UTC).
     """
 
-    def __init__(self, first: int, previous: WorkloadForecast | None = None, country: str | None = None) -> None:
-        """Keeps what earlier runs fitted.
+    def __init__(self, first: int, country: str | None = None) -> None:
+        """Starts without a fit.
 
         Args:
             first: No fit is made for cutoffs before this index: it would cost more than it tells.
-            previous: The workload's entry in the last artifact.
             country: Holidays for Prophet.
         """
         self.first = first
         self.settings = ProphetSettings(holidays_country=country)
         self.pickled: bytes | None = None
-        self.fits: dict[int, ProphetSeason] = {}
-        state = (previous.state or {}) if previous else {}
-        self.kept = dict(state.get("prophet", {})) if state.get("country") == country else {}
 
-    def fit(self, night: Night) -> ProphetSeason | None:
+    def fit(self, night: Night) -> Season | None:
         """The season for a night; see `members.prophet.fit_prophet`."""
         if night.cutoff < self.first:
             return None
-        grid = night.grid
-        moment = int(grid.start_seconds + night.cutoff * grid.step_seconds)
-        if str(moment) in self.kept:
-            self.fits[moment] = ProphetSeason.from_plain(grid, self.kept[str(moment)])
-            return self.fits[moment]
         found = prophet_member.fit_model(night, self.settings)
         if found is None:
             return None
         model, season = found
         self.pickled = prophet_member.pickled(model)
-        self.fits[moment] = season
         return season
 
 

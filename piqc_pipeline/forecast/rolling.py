@@ -3,8 +3,8 @@
 The same replay feeds the weights and quantiles of tonight's forecast and the scores of a backtest.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from piqc_pipeline.forecast.grid import Floats, Grid, Ints
 from piqc_pipeline.forecast.members import Member, Night, Predictor
 from piqc_pipeline.forecast.members.residuals import TRAINING_DAYS
 
-LOSS_STRIDE_SECONDS = 600.0
+LOSS_STRIDE_SECONDS = 1800.0
 """Whole paths are replayed every half hour; short ones at every bucket."""
 
 
@@ -127,6 +127,7 @@ def replay(
     end: int,
     short_horizon: int,
     horizon: int | None = None,
+    kept: Mapping[int, Night] | None = None,
 ) -> Replay:
     """Fits every member at every cutoff and lets it forecast from every origin until the next.
 
@@ -137,6 +138,7 @@ def replay(
         end: Last origin (inclusive).
         short_horizon: Steps of the paths from every bucket.
         horizon: Steps of the half-hourly paths; the end of the last horizon bucket if None.
+        kept: Fits of earlier runs by cutoff; what they hold is not fitted again.
     """
     buckets = Buckets.of(grid.step_seconds)
     horizon = horizon or buckets.horizon
@@ -150,7 +152,8 @@ def replay(
     notes: dict[str, None] = {}
     for position, cutoff in enumerate(cutoffs):
         until = cutoffs[position + 1] if position + 1 < len(cutoffs) else end + 1
-        night = Night(grid, cutoff, earlier=tuple(nights[-TRAINING_DAYS:]))
+        before = (kept or {}).get(cutoff) or Night(grid, cutoff)
+        night = replace(before, earlier=tuple(nights[-TRAINING_DAYS:]))
         inside, inside_long = _between(origins, cutoff, until), _between(long_origins, cutoff, until)
         last = {}
         for index, member in enumerate(members):

@@ -20,6 +20,7 @@ from piqc_pipeline.forecast.members.prophet import ProphetSeason
 from piqc_pipeline.forecast.members.seasons import ProfileSeason, RidgeSeason
 
 VERSION = 1
+KEPT_NIGHTS = 9
 HISTORY_DAYS = 8
 """A week for `week_carried`, and the five hours whose paths have not finished."""
 
@@ -40,17 +41,18 @@ def to_plain(live: Live) -> dict[str, Any]:
     """The state as JSON values."""
     grid = live.grid
     first = max(0, live.end - HISTORY_DAYS * grid.day)
-    nights = [night for night in live.nights if night.cutoff >= first][-2:] or [live.nights[-1]]
+    start = grid.start_seconds + first * grid.step_seconds
     return {
         "version": VERSION,
-        "start": grid.start_seconds + first * grid.step_seconds,
+        "start": start,
         "step": grid.step_seconds,
         "zone": grid.calendar.zone,
         "country": grid.calendar.country,
         "history": encode(grid.values[first:]),
         "unknown": np.flatnonzero(~grid.known[first:]).tolist(),
         "names": list(live.names),
-        "nights": [_night(night, first) for night in nights],
+        "nights": [_night(night, first) for night in live.nights[-2:]],
+        "earlier": [_night(night, first, slim=True) for night in live.nights[-KEPT_NIGHTS:-2]],
         "losses": {
             "sums": encode(live.losses.sums.ravel()),
             "weights": encode(live.losses.weights.ravel()),
@@ -73,7 +75,28 @@ def to_plain(live: Live) -> dict[str, Any]:
     }
 
 
-def _night(night: Night, first: int) -> dict[str, Any]:
+def kept_nights(plain: Mapping[str, Any] | None, grid: Grid) -> dict[int, Night]:
+    """The fits of earlier runs, by cutoff in a longer or later history of the same step and clock; else none.
+
+    They are what was forecast with on those nights; a nightly run then fits one night and not nine.
+    """
+    if not plain or plain.get("version") != VERSION or plain["step"] != grid.step_seconds:
+        return {}
+    if (plain["zone"], plain["country"]) != (grid.calendar.zone, grid.calendar.country):
+        return {}
+    shift = (float(plain["start"]) - grid.start_seconds) / grid.step_seconds
+    if shift != int(shift):
+        return {}
+    nights = {}
+    for one in (*plain["earlier"], *plain["nights"]):
+        cutoff = int(one["cutoff"]) + int(shift)
+        if cutoff > 0:
+            nights[cutoff] = _night_of({**one, "cutoff": cutoff}, grid)
+    return nights
+
+
+def _night(night: Night, first: int, slim: bool = False) -> dict[str, Any]:
+    """A night's fits; a slim one leaves out the profile, which is made again in no time."""
     plain: dict[str, Any] = {
         "cutoff": night.cutoff - first,
         "coefficients": {name: encode(values.ravel()) for name, values in night.coefficients.items()},
@@ -86,7 +109,7 @@ def _night(night: Night, first: int) -> dict[str, Any]:
                 "weekly": season.weekly,
                 "phase": season.phase,
             }
-        elif isinstance(season, ProfileSeason):
+        elif isinstance(season, ProfileSeason) and not slim:
             plain[name] = {"profile": encode(season.profile, "f4")}
         elif isinstance(season, ProphetSeason):
             plain[name] = season.plain()

@@ -41,7 +41,7 @@ from piqc_pipeline.forecast.model import (
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay, targets
 from piqc_pipeline.forecast.series import DemandSeries
-from piqc_pipeline.forecast.state import to_plain
+from piqc_pipeline.forecast.state import kept_nights, to_plain
 from piqc_pipeline.forecast.tabulate import residual_quantiles, table_of
 from piqc_pipeline.forecast.verdict import accepted, judge, score
 from piqc_pipeline.settings import Settings
@@ -168,11 +168,13 @@ def _learn(
 ) -> Trained:
     end = len(grid.values)
     cutoffs = nightly_cutoffs(grid, end, policy.replay_nights, least=min(2 * grid.day, max(1, end // 4)))
-    nights = ProphetNights(end - policy.prophet_nights * grid.day, previous, policy.calendar.country)
+    nights = ProphetNights(end - policy.prophet_nights * grid.day, policy.calendar.country)
     lead = grid.steps(policy.lead_seconds + policy.refresh_seconds)
     short = max(lead, grid.steps(1800))
     fits = SeasonFits(prophet=nights.fit if policy.with_prophet else None)
-    played = replay(grid, members_of(fits) + references_of(fits), cutoffs, end, short)
+    kept = kept_nights(previous.state, grid) if previous else {}
+    kept.pop(end, None)  # tonight's fits are made tonight
+    played = replay(grid, members_of(fits) + references_of(fits), cutoffs, end, short, kept=kept)
     ensemble = played.combine(played.origins, played.short, without=REFERENCES)
     calibration = lead_calibration(played, ensemble, lead)
     first_scored = max(int(played.origins[0]), end - policy.score_days * grid.day)

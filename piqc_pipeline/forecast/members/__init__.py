@@ -19,6 +19,7 @@ class Night:
         seasons: Seasonal fits made so far, by name, so that two members share one.
         coefficients: Autoregressive fits made so far, by member.
         earlier: The nights before, oldest first; their seasons give out-of-sample residuals.
+        rows: Training rows of the day after this night, by season, once that day is over.
     """
 
     grid: Grid
@@ -26,6 +27,7 @@ class Night:
     seasons: dict[str, "Season"] = field(default_factory=dict)
     coefficients: dict[str, Floats] = field(default_factory=dict)
     earlier: tuple["Night", ...] = ()
+    rows: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
 
 class Season(Protocol):

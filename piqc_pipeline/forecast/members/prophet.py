@@ -164,7 +164,7 @@ def _fit(local: Floats, values: Floats, settings: ProphetSettings, span_days: fl
         uncertainty_samples=0,
     )
     for name in ("cmdstanpy", "prophet"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # a line for every fit otherwise
+        logging.getLogger(name).disabled = True  # a line for every fit otherwise
     if settings.holidays_country:
         model.add_country_holidays(settings.holidays_country)
     backend: Any = _BoundedBackend(model.stan_backend)
@@ -251,7 +251,25 @@ def _season_of(model: Any, grid: Grid, local_cutoff: float) -> ProphetSeason:
         level = (offset + rate * (local_cutoff - start) / span) * scale
     else:
         level *= scale
-    return ProphetSeason(grid, level, slope, local_cutoff, chosen["weekly"], chosen["daily"], {})
+    effects = _holiday_effects(model, beta)
+    return ProphetSeason(grid, level, slope, local_cutoff, chosen["weekly"], chosen["daily"], effects)
+
+
+def _holiday_effects(model: Any, beta: Floats) -> dict[int, float]:
+    """Effect of each public holiday, from the year of the first training day to the year after the last."""
+    if not model.country_holidays:
+        return {}
+    from prophet.make_holidays import make_holidays_df
+
+    last = model.start + model.t_scale
+    days = make_holidays_df(year_list=list(range(model.start.year, last.year + 2)), country=model.country_holidays)
+    components = model.train_component_cols
+    effects: dict[int, float] = {}
+    for moment, name in zip(days["ds"], days["holiday"], strict=True):
+        if name in components:
+            day = int(moment.timestamp() // DAY)
+            effects[day] = effects.get(day, 0.0) + float(beta[np.asarray(components[name]) == 1].sum())
+    return effects
 
 
 def pickled(model: Any) -> bytes:

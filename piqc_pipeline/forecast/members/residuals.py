@@ -148,11 +148,11 @@ def features(grid: Grid, residual: Floats, last: Ints) -> Floats:
         residual: A contiguous stretch of residuals.
         last: Position in it of the last known bucket of each row.
     """
+    sums = prefix_sums(residual)
 
     def mean(seconds: float) -> Floats:
         width = grid.steps(seconds)
-        index = last[:, None] - np.arange(width - 1, -1, -1)[None, :]
-        means: Floats = residual[index].mean(axis=1)
+        means: Floats = (sums[last + 1] - sums[last + 1 - width]) / width
         return means
 
     newest = residual[last]
@@ -170,38 +170,60 @@ def features(grid: Grid, residual: Floats, last: Ints) -> Floats:
     )
 
 
+def prefix_sums(values: Floats) -> Floats:
+    """Sums of the first 0, 1, 2, ... values: the mean of any stretch is one difference."""
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
 def fit_coefficients(night: Night, name: str, buckets: Buckets) -> Floats:
     """AR coefficients, shape (buckets, 7), from the days before the cutoff."""
     grid, cutoff = night.grid, night.cutoff
     prior = np.zeros((buckets.count, 7))
     prior[:, 0] = PRIOR_LAST
-    rows, targets = [], []
     stride = grid.steps(TRAINING_STRIDE_SECONDS)
-    look_back = grid.steps(LOOK_BACK_SECONDS)
+    rows, targets = [], []
     for index, past in enumerate(night.earlier):
-        season = past.seasons.get(name)
-        until = night.earlier[index + 1].cutoff if index + 1 < len(night.earlier) else cutoff
-        if season is None or past.cutoff < cutoff - TRAINING_DAYS * grid.day:
+        if name not in past.seasons or past.cutoff < cutoff - TRAINING_DAYS * grid.day:
             continue
-        origins = np.arange(past.cutoff, until, stride)
-        track, first = _track(season, grid, origins, buckets.horizon)
-        # Buckets past the cutoff are masked below; they are never read into a target that counts.
-        upto = min(first + len(track), cutoff)
-        residual = np.full(len(track), np.nan)
-        begin = max(0, -first)
-        residual[begin : upto - first] = grid.values[first + begin : upto] - track[begin : upto - first]
-        if begin:
-            residual[:begin] = residual[begin]
-        rows.append(features(grid, residual, origins - 1 - first))
-        ahead = residual[origins[:, None] + np.arange(buckets.horizon)[None, :] - first]
-        known = np.ones(len(track), bool)
-        known[begin : upto - first] = grid.usable[first + begin : upto]
-        ahead = np.where(known[origins[:, None] + np.arange(buckets.horizon)[None, :] - first], ahead, np.nan)
-        targets.append(buckets.means(ahead))
-    if not rows or look_back < 1:
+        if index + 1 < len(night.earlier):
+            # The day after that night is over, and all its paths are finished: its rows never change again.
+            if name not in past.rows:
+                past.rows[name] = _training_rows(past, name, night.earlier[index + 1].cutoff, cutoff, stride, buckets)
+            matrix, target = past.rows[name]
+        else:
+            matrix, target = _training_rows(past, name, cutoff, cutoff, stride, buckets)
+        rows.append(matrix)
+        targets.append(target)
+    if not rows:
         return prior
-    matrix, target = np.concatenate(rows), np.concatenate(targets).T
-    return lad(matrix, target, prior, enough=grid.day // stride // 2)
+    return lad(np.concatenate(rows), np.concatenate(targets).T, prior, enough=grid.day // stride // 2)
+
+
+def _training_rows(
+    past: Night, name: str, until: int, cutoff: int, stride: int, buckets: Buckets
+) -> tuple[Floats, Floats]:
+    """Features and mean residuals ahead, by bucket, of the origins between a night and the next.
+
+    Residuals are those of the season fitted that night. NaN where a bucket has not ended by the cutoff, or was not
+    measured throughout.
+    """
+    grid = past.grid
+    origins = np.arange(past.cutoff, until, stride)
+    track, first = _track(past.seasons[name], grid, origins, buckets.horizon)
+    upto, begin = min(first + len(track), cutoff), max(0, -first)
+    residual = np.zeros(len(track))
+    residual[begin : upto - first] = grid.values[first + begin : upto] - track[begin : upto - first]
+    residual[:begin] = residual[begin]
+    usable = np.zeros(len(track))
+    usable[begin : upto - first] = grid.usable[first + begin : upto]
+    sums, counts = prefix_sums(residual), prefix_sums(usable)
+    low = origins[:, None] - first + np.array(buckets.starts)[None, :]
+    high = origins[:, None] - first + np.array(buckets.ends)[None, :]
+    width = high - low
+    finished = counts[high] - counts[low] > width - 0.5
+    return features(grid, residual, origins - 1 - first), np.where(finished, (sums[high] - sums[low]) / width, np.nan)
 
 
 def lad(matrix: Floats, target: Floats, prior: Floats, enough: int) -> Floats:
