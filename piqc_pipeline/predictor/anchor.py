@@ -1,6 +1,8 @@
 """What does a forecast say once newer demand was seen? Keeps one living state a workload between two artifacts.
 
-The arithmetic is `forecast.refresh`; this module only remembers.
+The arithmetic is `forecast.refresh`; this module only remembers. Between two buckets a state is kept as it lies in the
+artifact, 45 KiB of text for two weeks of five-minute buckets: unpacked it takes four times as much, and unpacking costs
+two milliseconds every five minutes.
 """
 
 import logging
@@ -8,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
+
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast.model import WorkloadForecast
 from piqc_pipeline.forecast.refresh import Live, live_of, observe, refreshed
+from piqc_pipeline.forecast.state import from_plain, to_plain
 from piqc_pipeline.predictor.lean import StoredState, compact
 
 log = logging.getLogger(__name__)
@@ -21,12 +26,12 @@ class LiveAnchor:
 
     def __init__(self) -> None:
         """No state yet."""
-        self._live: dict[str, Live] = {}
+        self._kept: dict[str, bytes] = {}
         self._lost: set[str] = set()
 
     def reset(self) -> None:
         """Forget everything: a new artifact has come."""
-        self._live, self._lost = {}, set()
+        self._kept, self._lost = {}, set()
 
     def move(
         self, forecast: WorkloadForecast, start: datetime, values: Sequence[float], now: datetime
@@ -46,15 +51,18 @@ class LiveAnchor:
         if workload in self._lost:
             return None
         try:
-            live = self._live.get(workload)
-            if live is None:
-                state = forecast.state
-                live = live_of(replace(forecast, state=state.parse()) if isinstance(state, StoredState) else forecast)
-            live = observe(live, start, values)
+            live = observe(self._unpack(forecast), start, values)
             moved = refreshed(forecast, live, now)
         except ForecastError as error:
             self._lost.add(workload)
             log.warning("%s", error)
             return None
-        self._live[workload] = live
+        self._kept[workload] = msgspec.json.encode(to_plain(live))
         return replace(moved, table=compact(moved.table))
+
+    def _unpack(self, forecast: WorkloadForecast) -> Live:
+        kept = self._kept.get(forecast.workload)
+        if kept is not None:
+            return from_plain(msgspec.json.decode(kept))
+        state = forecast.state
+        return live_of(replace(forecast, state=state.parse()) if isinstance(state, StoredState) else forecast)

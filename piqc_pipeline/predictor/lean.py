@@ -61,7 +61,7 @@ class _Document(msgspec.Struct, rename="camel"):
 
 
 class _State(msgspec.Struct):
-    state: msgspec.Raw | None = None
+    state: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _workload(name: str, raw: msgspec.Raw, folder: Path) -> WorkloadForecast:
         table=compact(entry.table),
         scores={},
         checks=(),
-        state=StoredState(state) if state is not None and entry.state is not None else None,
+        state=StoredState(state) if entry.state is not None else None,
     )
 
 

@@ -16,6 +16,8 @@ from piqc_pipeline.scaling.policy import ScalingPolicy
 NOW = datetime(2025, 1, 20, tzinfo=UTC)
 CHAT = "demo/inference/Deployment/chat-8b"
 STEP = 300
+POLICY = ScalingPolicy(max_replicas=20, live_seconds=0)
+"""The rule without its correction between refreshes, so that a test's numbers are the forecast's own."""
 
 
 def forecast(workload: str = CHAT, q50: float = 3.0, q90: float = 3.5, **changes: object) -> WorkloadForecast:
@@ -138,7 +140,7 @@ def engine(
         ArtifactWatch(folder.path, folder.load),
         source,
         OnlyDates(),
-        EngineOptions(policy or ScalingPolicy(max_replicas=20), 30.0, **options),  # type: ignore[arg-type]
+        EngineOptions(policy or POLICY, 30.0, **options),  # type: ignore[arg-type]
         clock or Clock(),
     )
 
