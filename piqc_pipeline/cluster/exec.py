@@ -138,7 +138,7 @@ def _code(text: bytes) -> tuple[int | None, str]:
     if status.status == "Success":
         return 0, ""
     for cause in (status.details.causes or []) if status.details else []:
-        if cause.reason == "ExitCode" and cause.message.isdigit():
+        if cause.reason == "ExitCode" and cause.message.isascii() and cause.message.isdigit():
             return int(cause.message), ""
     return None, printable(status.message)
 

@@ -17,9 +17,9 @@ _LABEL = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _VALUE = re.compile(
-    r"[+-]?(?:\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|[+-]?[Ii]nf(?:inity)?|[+-]?[Nn]a[Nn]"
+    r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)|[+-]?[Ii]nf(?:inity)?|[+-]?[Nn]a[Nn]"
 )
-_TIMESTAMP = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_TIMESTAMP = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _UNESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
 
 

@@ -6,7 +6,9 @@ Grammar: apimachinery, `pkg/api/resource/quantity.go`.
 import re
 from decimal import Decimal, InvalidOperation
 
-_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,2})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_NUMBER = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
+)
 _SUFFIX = {
     "n": Decimal(10) ** -9,
     "u": Decimal(10) ** -6,
@@ -16,6 +18,7 @@ _SUFFIX = {
 }
 GIB = 1024**3
 
+MAX_DIGITS = 40
 MAX_UNITS = 4096
 """More shares of accelerators than any machine offers: 16 cards in 7 slices, time-sliced 32 ways, are 3,584."""
 
@@ -24,7 +27,8 @@ def quantity(value: object) -> Decimal | None:
     """The number that a quantity stands for, None where it is none (`n/a`, `8 GPUs`, an empty string, a boolean)."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    match = _NUMBER.fullmatch(str(value).strip()[:40])
+    text = str(value).strip()
+    match = _NUMBER.fullmatch(text) if len(text) <= MAX_DIGITS else None
     if match is None:
         return None
     number, exponent, suffix = match.groups()

@@ -7,14 +7,18 @@ SECRET_NAME = re.compile(
     r"bearer|cookie|session[-_]?id|signature|conn(ection)?[-_]?str|dsn$|webhook)"
 )
 _SECRET_VALUE = re.compile(
-    r"""(?x)
-    \b(?:hf_|sk-|sk_live_|sk_test_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|nvapi-|r8_|gsk_|AKIA|ASIA|AIza|ya29\.)[\w.\-]{4,}
-    | \beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?           # a JSON web token | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.* |
-    (?<=://)[^\s/@:]+:[^\s/@]+(?=@)                     # user:password in a URL | (?i:\bbearer[ ]+)[\w.~+/=-]{6,} |
-    [?&](?:X-Amz-Signature|sig|token|api_key|access_token|key)=[^&\s"']+
+    r"""
+    \b(?:hf_|sk-|sk_live_|sk_test_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|nvapi-|r8_|gsk_|AKIA|ASIA|AIza|ya29\.)
+        [\w.\-]{4,}
+    | \beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?
+    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.*
+    | (?<=://)[^\s/@:]+:[^\s/@]+(?=@)
+    | (?i:\bbearer[ ]+)[\w.~+/=-]{6,}
+    | [?&](?:X-Amz-Signature|sig|token|api_key|access_token|key)=[^&\s"']+
     """,
-    re.DOTALL,
+    re.DOTALL | re.VERBOSE,
 )
+"""Tokens by their issuers' prefixes, JSON web tokens, private keys, credentials in URLs and headers."""
 _FLAG_WITH_VALUE = re.compile(r"""(--?[\w.-]+)(=|\s+)("[^"]*"|'[^']*'|[^\s"']+)""")
 _ASSIGNMENT = re.compile(r"""\b([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s"']+)""")
 _JSON_PAIR = re.compile(r"""(["'])([\w.-]+)\1\s*:\s*(["'])(?:\\.|(?!\3).)*\3""")

@@ -27,7 +27,7 @@ def exporters(pods: Sequence[PodObject], nodes: set[str]) -> list[tuple[str, Tar
             int(port.container_port)
             for container in pod.spec.containers
             for port in container.ports or []
-            if str(port.container_port).isdigit()
+            if str(port.container_port).isascii() and str(port.container_port).isdigit()
         ]
         port = EXPORTER_PORTS[name]
         target = Target(pod.metadata.namespace, pod.metadata.name, pod.spec.containers[0].name, pod.status.pod_ip)

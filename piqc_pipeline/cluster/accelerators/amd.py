@@ -13,7 +13,7 @@ from piqc_pipeline.cluster.accelerators.rocm_smi import COMMANDS, read_json
 from piqc_pipeline.cluster.objects import NodeObject
 
 _PARTITIONS = {"spx": 1.0, "dpx": 2.0, "tpx": 3.0, "qpx": 4.0, "cpx": 8.0}
-_KEY = re.compile(r"amd\.com/(?:gpu|(spx|dpx|tpx|qpx|cpx)_nps\d)")
+_KEY = re.compile(r"amd\.com/(?:gpu|(spx|dpx|tpx|qpx|cpx)_nps[0-9])")
 _PRODUCT_LABELS = (
     "amd.com/gpu.product-name",
     "beta.amd.com/gpu.product-name",

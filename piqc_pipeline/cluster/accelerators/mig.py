@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 COMPUTE_SLICES = 7
 MEMORY_SLICES = 8
-_PROFILE = re.compile(r"(?:(\d)c\.)?([1-7])g\.(\d{1,3})gb(?:[.+](?:me|gfx|all|me\.all))*")
+_PROFILE = re.compile(r"(?:([0-9])c\.)?([1-7])g\.([0-9]{1,3})gb(?:[.+](?:me|gfx|all|me\.all))*")
 _ROUNDING = 0.05
 """Profile names round memory: two 3g.71gb fit a card of 141 GB."""
 

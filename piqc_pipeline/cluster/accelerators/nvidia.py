@@ -28,7 +28,7 @@ from piqc_pipeline.facts.snapshot import AcceleratorPool, PodRequest, Sharing, U
 
 WHOLE = "nvidia.com/gpu"
 _MIG_KEY = re.compile(r"nvidia\.com/mig-([\w.]+?)(\.shared)?")
-_MEMORY_SLICE = re.compile(r"nvidia\.com/gpu-(\d{1,3})gb(?:\.shared)?")
+_MEMORY_SLICE = re.compile(r"nvidia\.com/gpu-([0-9]{1,3})gb(?:\.shared)?")
 _RENAMED = re.compile(r"nvidia\.com/(?:gpu[.-][\w.-]*|[\w.-]+\.shared|vgpu)")
 _PASSTHROUGH = re.compile(r"nvidia\.com/[A-Z][A-Za-z0-9]*_[\w-]+")
 _NO_DEVICE = re.compile(

@@ -29,7 +29,7 @@ PATHS = ("nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi", "/usr/bin/nvidia-smi"
 """Where it is: in the path; on GKE, whose nodes mount it there; elsewhere."""
 COMMANDS = tuple((path, *_QUERY) for path in PATHS)
 
-_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:\s*(?:%|MiB|W|C|MB))?")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}(?:\.[0-9]{1,9})?(?:\s*(?:%|MiB|W|C|MB))?")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F/-]{4,64}")
 _TROUBLE = re.compile(r"(?i)unable to determine|gpu is lost|failed|error|no devices|fallen off|couldn't communicate")
 MAX_GPUS = 64
@@ -83,7 +83,7 @@ def number(cell: str) -> float | None:
     """A cell's number, its unit left away; None for `[N/A]`, `ERR!` and all else."""
     if _NUMBER.fullmatch(cell) is None:
         return None
-    return float(re.sub(r"[^\d.+-]", "", cell))
+    return float(re.sub(r"[^0-9.+-]", "", cell))
 
 
 def amount(cell: str) -> float | None:

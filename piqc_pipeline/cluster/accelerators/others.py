@@ -146,7 +146,7 @@ class FurtherVendors(PlainPlugin):
 
     vendor = "other"
     pattern = re.compile(
-        r"huawei\.com/Ascend\d\w*|cambricon\.com/(?:mlu\d*|real-mlu-counts)|metax-tech\.com/gpu|iluvatar\.(?:ai|com)/\w*gpu|"
+        r"huawei\.com/Ascend[0-9]\w*|cambricon\.com/(?:mlu[0-9]*|real-mlu-counts)|metax-tech\.com/gpu|iluvatar\.(?:ai|com)/\w*gpu|"
         r"enflame\.com/gcu\w*|hygon\.com/dcu\w*|kunlunxin\.com/xpu|qualcomm\.com/qaic\w*|mthreads\.com/gpu|furiosa\.ai/\w+|"
         r"rebellions\.ai/\w+|tenstorrent\.com/\w+|cerebras\.net/\w+|graphcore\.ai/ipu\w*|groq\.com/\w+|sambanova\.ai/\w+"
     )

@@ -59,7 +59,7 @@ _KARPENTER = {
 
 _SUFFIX = re.compile(r"-SHARED$|-MIG-[\w.+]+$")
 _MIG_SUFFIX = re.compile(r"-MIG-([\w.+]+?)(?:-SHARED)?$")
-_GIGABYTES = re.compile(r"(?<![A-Za-z0-9.])(\d{1,3})GB(?![A-Za-z0-9])", re.IGNORECASE)
+_GIGABYTES = re.compile(r"(?<![A-Za-z0-9.])([0-9]{1,3})GB(?![A-Za-z0-9])", re.IGNORECASE)
 _CARD_GB = {"H200": 141, "B200": 180, "GB200": 186, "A30": 24, "H20": 96, "H100-NVL": 94, "B300": 288}
 """Memory of cards that can be cut by MIG and whose label does not state it (vendor's datasheets)."""
 

@@ -26,10 +26,10 @@ _ARGUMENTS = (
 )
 COMMANDS = (("rocm-smi", *_ARGUMENTS), ("/opt/rocm/bin/rocm-smi", *_ARGUMENTS))
 
-_CARD = re.compile(r"card(\d{1,3})")
+_CARD = re.compile(r"card([0-9]{1,3})")
 _RAW_ID = re.compile(r"0x[0-9a-fA-F]+")
 _MIB = 1024 * 1024
-_BYTES = re.compile(r"\d{1,16}")
+_BYTES = re.compile(r"[0-9]{1,16}")
 
 
 def read_json(output: str) -> Listing:

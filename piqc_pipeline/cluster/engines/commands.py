@@ -33,7 +33,7 @@ _WRAPPERS = frozenset(
 _SEPARATORS = frozenset({"&&", "||", ";", "|", "&", "\n", "(", ")", "{", "}", "then", "do", "else"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-_NEGATIVE = re.compile(r"-\d[\d.]*")
+_NEGATIVE = re.compile(r"-[0-9][0-9.]*")
 MAX_SCRIPT = 65_536
 
 
@@ -227,7 +227,7 @@ def program_of(words: Sequence[str]) -> str:
     if not words:
         return ""
     name = file_name(words[0])
-    if re.fullmatch(r"python[\d.]*", name) or name in ("torchrun", "accelerate", "uv", "poetry", "conda"):
+    if re.fullmatch(r"python[0-9.]*", name) or name in ("torchrun", "accelerate", "uv", "poetry", "conda"):
         rest = list(words[1:])
         while rest:
             if rest[0] == "-m" and len(rest) > 1:

@@ -74,7 +74,7 @@ def _probe_port(container: Container, named: Mapping[str, int]) -> int | None:
     for probe in (container.readiness_probe, container.liveness_probe):
         if probe is not None and probe.http_get is not None and probe.http_get.port is not None:
             port = probe.http_get.port
-            found = named.get(port) if isinstance(port, str) and not port.isdigit() else _number(port)
+            found = named.get(port) if isinstance(port, str) and not port.isdecimal() else _number(port)
             if found:
                 return found
     return None

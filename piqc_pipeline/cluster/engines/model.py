@@ -72,7 +72,7 @@ _SERVE_WORDS = {
     "lmdeploy": ("api_server",),
     "sglang": ("serve",),
 }
-_HUMAN = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)")
+_HUMAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKmMgG]?)")
 _HUMAN_UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1024**2, "g": 10**9, "G": 1024**3}
 _TRUE = ("", "true", "1", "yes", "True")
 _PATH_LIKE = re.compile(r"[\w.@:/+~-]+")
@@ -273,7 +273,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _share(text: str | None) -> float | None:
-    if not text or not re.fullmatch(r"0?\.\d+|[01](?:\.\d+)?", text):
+    if not text or not re.fullmatch(r"0?\.[0-9]+|[01](?:\.[0-9]+)?", text):
         return None
     value = float(text)
     return value if 0 < value <= 1 else None

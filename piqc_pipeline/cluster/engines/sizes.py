@@ -10,10 +10,10 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 _BOUNDARY = r"(?:^|(?<=[-_/ .:@(]))"
-_SIZE = re.compile(_BOUNDARY + r"(\d{1,4}(?:\.\d{1,3})?)([bBmM])(?=$|[-_/ .:@),])")
-_ACTIVE = re.compile(_BOUNDARY + r"[aA](\d{1,3}(?:\.\d{1,2})?)[bB](?=$|[-_/ .:@),])")
-_EXPERTS = re.compile(_BOUNDARY + r"\d{1,3}[xX]\d{1,3}(?:\.\d{1,2})?[bB](?=$|[-_/ .:@),])")
-_EFFECTIVE = re.compile(_BOUNDARY + r"[eE](\d{1,2}(?:\.\d)?)[bB](?=$|[-_/ .:@),])")
+_SIZE = re.compile(_BOUNDARY + r"([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBmM])(?=$|[-_/ .:@),])")
+_ACTIVE = re.compile(_BOUNDARY + r"[aA]([0-9]{1,3}(?:\.[0-9]{1,2})?)[bB](?=$|[-_/ .:@),])")
+_EXPERTS = re.compile(_BOUNDARY + r"[0-9]{1,3}[xX][0-9]{1,3}(?:\.[0-9]{1,2})?[bB](?=$|[-_/ .:@),])")
+_EFFECTIVE = re.compile(_BOUNDARY + r"[eE]([0-9]{1,2}(?:\.[0-9])?)[bB](?=$|[-_/ .:@),])")
 
 
 @dataclass(frozen=True)
