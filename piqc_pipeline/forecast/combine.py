@@ -22,6 +22,9 @@ HALF_LIVES_DAYS = (0.25, 1.0, 4.0)
 """Quick enough for a tenant that comes or goes within hours, slow enough to remember last week."""
 
 POWER = 10.0
+TINY = 1e-300
+"""Members that are never wrong on a constant series count as equal."""
+
 CENTRAL_SHARES = (0.4, 0.5, 0.6)
 FLOOR_SHARE = 0.001
 """Losses under this share of the series' standard deviation count as equal."""
@@ -104,18 +107,6 @@ def rolling_losses(errors: Floats, origins: Ints, day: int) -> tuple[Floats, Flo
     return np.stack(sums), np.stack(weights)
 
 
-def losses_at(errors: Floats, loss_origins: Ints, origins: Ints, buckets: Buckets, day: int) -> Floats:
-    """Loss of every member as known at each origin, shape (origins, members, buckets); NaN where none has finished."""
-    sums, weights = rolling_losses(errors, loss_origins, day)
-    result = np.full((len(origins), *errors.shape[1:]), np.nan)
-    for bucket, end in enumerate(buckets.ends):
-        newest = np.searchsorted(loss_origins, origins - end, side="right") - 1
-        ready = newest >= 0
-        chosen = newest[ready]
-        result[ready, :, bucket] = mean_loss(sums[..., bucket][:, chosen], weights[..., bucket][:, chosen])
-    return result
-
-
 def mean_loss(sums: Floats, weights: Floats) -> Floats:
     """Geometric mean over the half-lives (first axis) of the weighted mean losses; NaN where nothing has finished.
 
@@ -141,6 +132,7 @@ def weights_from(losses: Floats, floor: float) -> Floats:
         losses: NaN where no path has finished.
         floor: Loss below which members count as equal (demand units).
     """
+    floor = max(floor, TINY)
     known = np.isfinite(losses)
     best = np.min(np.where(known, losses, np.inf), axis=-2, keepdims=True)
     with np.errstate(invalid="ignore"):

@@ -14,7 +14,7 @@ from piqc_pipeline.forecast.combine import (
     Buckets,
     Losses,
     central_value,
-    losses_at,
+    mean_loss,
     rolling_losses,
     weights_from,
 )
@@ -66,9 +66,20 @@ class Replay:
         """Positions of the members that take part, some left out."""
         return np.array([i for i, name in enumerate(self.names) if name not in without], dtype=np.int64)
 
-    def losses(self, origins: Ints) -> Floats:
-        """Rolling loss of every member as known at each origin, shape (origins, members, buckets)."""
-        return losses_at(self.errors, self.long_origins, origins, self.buckets, self.grid.day)
+    def weights(self, origins: Ints, members: Ints) -> Floats:
+        """Weight of some members as known at each origin, shape (origins, buckets, members).
+
+        Weights change only when a half-hourly path finishes, so they are made once for each of those.
+        """
+        sums, counts = rolling_losses(self.errors[:, members], self.long_origins, self.grid.day)
+        losses = mean_loss(np.moveaxis(sums, 2, 3), np.moveaxis(counts, 2, 3))
+        after = np.moveaxis(weights_from(np.moveaxis(losses, 1, 2), float(self.floor[0])), 1, 2)
+        result = np.ones((len(origins), self.buckets.count, len(members)))
+        for bucket, end in enumerate(self.buckets.ends):
+            newest = np.searchsorted(self.long_origins, origins - end, side="right") - 1
+            finished = newest >= 0
+            result[finished, bucket] = after[newest[finished], bucket]
+        return result
 
     def losses_at_end(self, members: Ints) -> Losses:
         """Rolling losses of some members as of the last origin."""
@@ -93,10 +104,9 @@ class Replay:
             without: Names of members that are left out.
         """
         members = self.chosen(without)
-        weights = weights_from(self.losses(origins)[:, members], float(self.floor[0]))
+        weights = self.weights(origins, members)
         weights = cold_start(weights, self.grid, origins, int(self.origins[0]), [self.names[i] for i in members])
-        horizon = paths.shape[1]
-        expanded = np.moveaxis(weights, 1, 2)[:, self.buckets.index_of(horizon)]
+        expanded = weights[:, self.buckets.index_of(paths.shape[1])]
         usable = paths[:, :, members]
         absent = ~np.isfinite(usable)
         if absent.any():
@@ -111,7 +121,7 @@ def cold_start(weights: Floats, grid: Grid, origins: Ints, first: int, names: Se
     if first >= grid.day or not young.any():
         return weights
     only = np.array([name == "last_value" for name in names], dtype=np.float64)
-    return np.where(young[:, None, None], only[None, :, None], weights)
+    return np.where(young[:, None, None], only, weights)
 
 
 def nightly_cutoffs(grid: Grid, end: int, nights: int, least: int) -> list[int]:

@@ -5,7 +5,6 @@ from piqc_pipeline.forecast.combine import (
     POWER,
     Buckets,
     central_value,
-    losses_at,
     mean_loss,
     rolling_losses,
     weights_from,
@@ -56,12 +55,3 @@ def test_rolling_loss_halves_what_is_a_half_life_old():
     errors = np.array([8.0, 0.0])[:, None, None]
     sums, weights = rolling_losses(errors, np.array([0, 36]), day=144)
     assert sums[0, 1, 0, 0] == pytest.approx(4.0) and weights[0, 1, 0, 0] == pytest.approx(1.5)
-
-
-def test_path_counts_only_once_its_last_value_is_known():
-    buckets = Buckets.of(600)
-    errors = np.full((3, 1, buckets.count), 5.0)
-    losses = losses_at(errors, np.array([0, 1, 2]), np.array([0, 1, 3]), buckets, 144)
-    # Bucket 0 is one step: the path of origin 0 is known at origin 1. Bucket 1 ends after three.
-    assert np.isnan(losses[0, 0, 0]) and losses[1, 0, 0] == pytest.approx(5.0)
-    assert np.isnan(losses[1, 0, 1]) and losses[2, 0, 1] == pytest.approx(5.0)

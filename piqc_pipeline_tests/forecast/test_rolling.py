@@ -3,8 +3,10 @@ import pytest
 
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast.calendar import Calendar
+from piqc_pipeline.forecast.combine import Buckets
 from piqc_pipeline.forecast.ensemble import REFERENCES, SeasonFits, members_of, references_of
 from piqc_pipeline.forecast.grid import prepare
+from piqc_pipeline.forecast.members import Night
 from piqc_pipeline.forecast.members.levels import LastValue
 from piqc_pipeline.forecast.members.prophet import ProphetFailed, fit_prophet
 from piqc_pipeline.forecast.rolling import nightly_cutoffs, path_errors, replay
@@ -68,9 +70,9 @@ def test_member_that_fails_drops_out_and_is_noted():
 def test_path_error_counts_a_bucket_only_when_its_last_value_is_known():
     # Ten-minute steps: the first bucket ends after one step, the second after three.
     grid = prepare(series_of(np.array([1.0, 1.0, 2.0, 4.0])))
-    member = LastValue()
-    played = replay(grid, [member], [2], 3, 3)
-    errors = path_errors(grid, np.array([2, 3]), played.long, played.buckets)
+    last_value = LastValue().fit(Night(grid, 2))
+    origins, buckets = np.array([2, 3]), Buckets.of(600)
+    errors = path_errors(grid, origins, last_value.predict(origins, buckets.horizon)[:, :, None], buckets)
     # From origin 2 the last value is 1: it misses 2.0 by 1; three steps ahead would need index 4, which is not there.
     assert errors[0, 0, 0] == 1.0 and np.isnan(errors[0, 0, 1])
     # From origin 3 the last value is 2: it misses 4.0 by 2.
@@ -80,3 +82,18 @@ def test_path_error_counts_a_bucket_only_when_its_last_value_is_known():
 def test_cutoffs_are_a_day_apart_and_end_at_the_newest_bucket():
     grid = prepare(series_of(daily_wave(days=5)))
     assert nightly_cutoffs(grid, 5 * DAY, 8, 2 * DAY) == [2 * DAY, 3 * DAY, 4 * DAY, 5 * DAY]
+
+
+def test_weights_change_only_when_a_path_has_finished():
+    demand = np.where(np.arange(4 * DAY) < 3 * DAY, 1.0, 2.0)
+    grid = prepare(series_of(demand))
+    members = members_of(SeasonFits())
+    played = replay(grid, members, [2 * DAY], len(grid.values) - 1, 3)
+    weights = played.weights(played.origins, played.chosen())
+    # Nothing has finished at the first origin: all weigh the same.
+    assert (weights[0] == 1.0).all()
+    # The first bucket is one step long, half-hourly origins: the first path is known one step later.
+    assert (played.weights(np.array([2 * DAY]), played.chosen())[0, 0] == 1.0).all()
+    jump = DAY  # position of the first origin that knows of the jump is one later
+    assert (weights[jump, 0] == weights[jump - 1, 0]).all()
+    assert (weights[jump + 1, 0] != weights[jump, 0]).any()
