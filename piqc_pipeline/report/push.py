@@ -38,7 +38,9 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
-def push(url: str, body: str, token: str | None, timeout_seconds: float, what: str) -> None:
+def push(
+    url: str, body: str, token: str | None, timeout_seconds: float, what: str, *, wait_seconds: float = WAIT_SECONDS
+) -> None:
     """POST a JSON text.
 
     Args:
@@ -47,6 +49,7 @@ def push(url: str, body: str, token: str | None, timeout_seconds: float, what: s
         token: Bearer token, or None.
         timeout_seconds: Time limit of one try.
         what: What is sent, for the message.
+        wait_seconds: Time between two tries.
 
     Raises:
         UsageError: The address cannot be meant.
@@ -66,7 +69,7 @@ def push(url: str, body: str, token: str | None, timeout_seconds: float, what: s
 
     @tenacity.retry(
         stop=tenacity.stop_after_attempt(TRIES),
-        wait=tenacity.wait_fixed(WAIT_SECONDS),
+        wait=tenacity.wait_fixed(wait_seconds),
         retry=tenacity.retry_if_exception_type((_TryAgain, httpx.TransportError)),
         reraise=True,
     )
