@@ -153,9 +153,11 @@ def _accelerators(snapshot: ClusterSnapshot) -> int | None:
 def facts_bundle(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     """Everything known of each workload, with its source and confidence, for other programs (`piqc-scan.v0.1`).
 
-    Each scan is also kept in the history, so that waste can be followed over weeks.
+    Each scan is also kept in the history: its waste can be followed over weeks, and its readings fill what Prometheus
+    lacks.
     """
     from piqc_pipeline.facts.build import build_bundle
+    from piqc_pipeline.history.snapshots import observations_of
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.report.history_rows import facts_rows
 
@@ -163,7 +165,9 @@ def facts_bundle(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     bundle = build_bundle(result.snapshot, result.waste, generated_at=pipeline.now)
     write_bundle(bundle, pipeline.bundle_path)
     written = pipeline.bundle_path.read_bytes()
-    open_store(pipeline.settings.store_location()).append_facts(facts_rows(result, written.decode()))
+    store = open_store(pipeline.settings.store_location())
+    store.append_facts(facts_rows(result, written.decode()))
+    store.append_observations(observations_of(result.snapshot))
     inference = [workload for workload in result.snapshot.workloads if workload.is_inference]
     figures = result.waste.by_workload
     dark = [one.id for one in inference if one.id not in figures or figures[one.id].accelerator is None]

@@ -47,6 +47,8 @@ def demo_load() -> Path:
 def source_of(pipeline: Pipeline) -> "HistorySource":
     """Where the history comes from: Prometheus, a file, or the demo's load.
 
+    What scans saw fills the buckets that Prometheus lacks; not those of a file, whose buckets have their own width.
+
     Raises:
         NotConfigured: No source was named.
     """
@@ -55,7 +57,10 @@ def source_of(pipeline: Pipeline) -> "HistorySource":
     settings = pipeline.settings
     kind = settings.require_history_source()
     if kind == "prometheus":
-        return _prometheus(settings)
+        from piqc_pipeline.history.snapshots import SnapshotSource
+        from piqc_pipeline.history.store import open_store
+
+        return SnapshotSource(open_store(settings.store_location()), _prometheus(settings))
     return FileSource(settings.history_file if kind == "file" and settings.history_file else demo_load())
 
 

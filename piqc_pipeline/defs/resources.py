@@ -137,6 +137,12 @@ def one_sentence(step: Callable[P, R]) -> Callable[P, R]:
         try:
             return step(*args, **kwargs)
         except PiqcError as error:
-            raise dg.Failure(str(error), allow_retries=isinstance(error, _WORTH_ANOTHER_TRY)) from error
+            again = isinstance(error, _WORTH_ANOTHER_TRY) and not _last_try()
+            raise dg.Failure(str(error), allow_retries=again) from error
 
     return told
+
+
+def _last_try() -> bool:
+    """True on the last try: what Dagster says after it ("exceeded max_retries") would hide the sentence."""
+    return dg.OpExecutionContext.get().retry_number >= NETWORK_RETRIES.max_retries
