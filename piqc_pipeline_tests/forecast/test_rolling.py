@@ -85,15 +85,11 @@ def test_cutoffs_are_a_day_apart_and_end_at_the_newest_bucket():
 
 
 def test_weights_change_only_when_a_path_has_finished():
-    demand = np.where(np.arange(4 * DAY) < 3 * DAY, 1.0, 2.0)
-    grid = prepare(series_of(demand))
-    members = members_of(SeasonFits())
-    played = replay(grid, members, [2 * DAY], len(grid.values) - 1, 3)
-    weights = played.weights(played.origins, played.chosen())
-    # Nothing has finished at the first origin: all weigh the same.
+    grid = prepare(series_of(daily_wave(days=4, noise=0.3)))
+    played = replay(grid, members_of(SeasonFits()), [2 * DAY], len(grid.values) - 1, 3)
+    weights = played.weights(played.origins, played.chosen())[:, 0]
+    # Half-hourly origins, and a first bucket of one step: paths of origins 0, 3, 6 are known at 1, 4, 7.
     assert (weights[0] == 1.0).all()
-    # The first bucket is one step long, half-hourly origins: the first path is known one step later.
-    assert (played.weights(np.array([2 * DAY]), played.chosen())[0, 0] == 1.0).all()
-    jump = DAY  # position of the first origin that knows of the jump is one later
-    assert (weights[jump, 0] == weights[jump - 1, 0]).all()
-    assert (weights[jump + 1, 0] != weights[jump, 0]).any()
+    assert (weights[1] != weights[0]).any()
+    assert (weights[2] == weights[1]).all() and (weights[3] == weights[1]).all()
+    assert (weights[4] != weights[3]).any()
