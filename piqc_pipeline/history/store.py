@@ -18,7 +18,16 @@ import duckdb
 import polars as pl
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
-from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA
+from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA, empty_history
+from piqc_pipeline.history.schema import (
+    BUCKETS_KEY,
+    BUCKETS_SCHEMA,
+    MIGRATIONS,
+    SIGNALS_SCHEMA,
+    WORKLOADS_SCHEMA,
+    coded,
+    with_new_names,
+)
 from piqc_pipeline.history.table import (
     FACTS_SCHEMA,
     FINDINGS_SCHEMA,
@@ -33,13 +42,6 @@ from piqc_pipeline.history.table import (
 LOCK_WAIT_SECONDS = 20.0
 """How long to wait for another process before naming it; a window is written in under a second."""
 
-_SQL_TYPES = {
-    pl.String: "VARCHAR",
-    pl.Int32: "INTEGER",
-    pl.Float64: "DOUBLE",
-    pl.Boolean: "BOOLEAN",
-    pl.Datetime: "TIMESTAMP",
-}
 _IN_PROCESS: dict[str, threading.RLock] = {}
 
 
@@ -56,22 +58,6 @@ def open_store(location: str | Path, *, wait_seconds: float = LOCK_WAIT_SECONDS)
 
         return ParquetLake(text)
     return DuckDbStore(text, wait_seconds=wait_seconds)
-
-
-def _create(schema: Mapping[str, pl.DataType], table: str) -> str:
-    columns = ", ".join(f'"{name}" {_SQL_TYPES[type(kind)]}' for name, kind in schema.items())
-    return f"CREATE TABLE {table} ({columns})"
-
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        _create(HISTORY_SCHEMA, "gpu_utilization"),
-        _create(OBSERVATIONS_SCHEMA, "observations"),
-        _create(FINDINGS_SCHEMA, "findings"),
-        _create(FACTS_SCHEMA, "facts"),
-    ),
-)
-"""Statements that lead from version n to n + 1; an empty file has version 0. Entries are added, never changed."""
 
 
 class DuckDbStore:
@@ -109,24 +95,32 @@ class DuckDbStore:
         """
         frame = check_window(start, end, frame)
         window = [_naive(start), _naive(end)]
+        where = "WHERE ts >= ? AND ts < ?"
         with self._transaction() as connection:
-            stored = _fetch(
-                connection, "SELECT * FROM gpu_utilization WHERE ts >= ? AND ts < ?", window, HISTORY_SCHEMA
-            )
-            rows, outcome = merged(stored, frame, force=force)
+            incoming = _coded(connection, frame)
+            stored = _fetch(connection, f"SELECT * FROM buckets {where}", window, BUCKETS_SCHEMA)
+            rows, outcome = merged(stored, incoming, force=force, key=BUCKETS_KEY)
             if rows.equals(stored):
                 return outcome
-            connection.execute("DELETE FROM gpu_utilization WHERE ts >= ? AND ts < ?", window)
-            _insert(connection, "gpu_utilization", rows)
+            connection.execute(f"DELETE FROM buckets {where}", window)
+            _insert(connection, "buckets", rows)
         return outcome
 
     def read(
         self, start: datetime | None = None, end: datetime | None = None, workloads: list[str] | None = None
     ) -> pl.DataFrame:
         """Rows in `[start, end)`, sorted by cluster, workload and time; no rows where nothing was stored yet."""
-        clause, values = _where(start, end, workloads)
-        statement = f"SELECT * FROM gpu_utilization{clause} ORDER BY cluster, workload, ts"
-        return self._read(statement, values, HISTORY_SCHEMA)
+        if not self._path.exists():
+            return empty_history()
+        clause, values = _where(start, end)
+        with self._lock, self._connected(read_only=True) as connection:
+            if workloads is not None:
+                # Numbers first: a plain comparison lets DuckDB skip all row groups without the workload.
+                asked = "SELECT workload_id FROM workloads WHERE workload IN (SELECT unnest(?::VARCHAR[]))"
+                numbers = [str(row[0]) for row in connection.execute(asked, [workloads]).fetchall()]
+                clause += (" AND " if clause else " WHERE ") + f"workload_id IN ({', '.join(numbers) or 'NULL'})"
+            rows = _fetch(connection, f"SELECT * FROM buckets{clause}", values, BUCKETS_SCHEMA)
+            return _named(connection, rows)
 
     def query(self, sql: str) -> pl.DataFrame:
         """The answer to a SELECT over the store's tables; their times are UTC without a zone."""
@@ -140,12 +134,12 @@ class DuckDbStore:
 
     def days(self) -> list[datetime]:
         """UTC midnights of the days that have rows."""
-        statement = "SELECT DISTINCT date_trunc('day', ts)::TIMESTAMP AS ts FROM gpu_utilization ORDER BY 1"
+        statement = "SELECT DISTINCT date_trunc('day', ts)::TIMESTAMP AS ts FROM buckets ORDER BY 1"
         return self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
 
     def newest(self) -> datetime | None:
         """End of the newest bucket; None for an empty table."""
-        statement = "SELECT max(ts + to_seconds(step_seconds)) AS ts FROM gpu_utilization"
+        statement = "SELECT max(ts + to_seconds(step_seconds)) AS ts FROM buckets"
         rows = self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
         newest: datetime | None = rows[0] if rows else None
         return newest
@@ -164,7 +158,7 @@ class DuckDbStore:
 
     def observations(self, start: datetime | None = None, end: datetime | None = None) -> pl.DataFrame:
         """What snapshots saw in `[start, end)`."""
-        clause, values = _where(start, end, None)
+        clause, values = _where(start, end)
         return self._read(
             f"SELECT * FROM observations{clause} ORDER BY cluster, workload, ts", values, OBSERVATIONS_SCHEMA
         )
@@ -184,7 +178,7 @@ class DuckDbStore:
         deleted = 0
         with self._transaction() as connection:
             for table, column in (
-                ("gpu_utilization", "ts"),
+                ("buckets", "ts"),
                 ("observations", "ts"),
                 ("findings", "taken_at"),
                 ("facts", "taken_at"),
@@ -357,8 +351,29 @@ def _fetch(
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
     connection.register("incoming", _ArrowStream(_without_zone(rows)))
-    connection.execute(f"INSERT INTO {table} ({', '.join(HISTORY_COLUMNS)}) SELECT * FROM incoming")
+    connection.execute(f"INSERT INTO {table} SELECT * FROM incoming").fetchall()
     connection.unregister("incoming")
+
+
+def _coded(connection: duckdb.DuckDBPyConnection, frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with numbers in place of names; new names are stored."""
+    tables = []
+    for table, schema in (("workloads", WORKLOADS_SCHEMA), ("signals", SIGNALS_SCHEMA)):
+        known = _fetch(connection, f"SELECT * FROM {table}", [], schema)
+        new = with_new_names(known, frame, next(iter(schema)))
+        if new.height:
+            _insert(connection, table, new)
+        tables.append(pl.concat([known, new]))
+    return coded(frame, *tables)
+
+
+def _named(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with names in place of numbers, sorted by cluster, workload and time."""
+    workloads = _fetch(connection, "SELECT * FROM workloads ORDER BY cluster, workload", [], WORKLOADS_SCHEMA)
+    signals = _fetch(connection, "SELECT * FROM signals", [], SIGNALS_SCHEMA)
+    ranked = workloads.with_row_index("rank")
+    named = rows.join(ranked, on="workload_id").join(signals, on="signal_id").sort("rank", "ts")
+    return named.select(HISTORY_COLUMNS)
 
 
 def _without_zone(frame: pl.DataFrame) -> pl.DataFrame:
@@ -366,19 +381,11 @@ def _without_zone(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.replace_time_zone(None) for name in zoned)
 
 
-def _where(start: datetime | None, end: datetime | None, workloads: list[str] | None) -> tuple[str, list[Any]]:
-    clauses: list[str] = []
-    values: list[Any] = []
-    if start is not None:
-        clauses.append("ts >= ?")
-        values.append(_naive(start))
-    if end is not None:
-        clauses.append("ts < ?")
-        values.append(_naive(end))
-    if workloads is not None:
-        clauses.append("workload IN (SELECT unnest(?::VARCHAR[]))")
-        values.append(workloads)
-    return (" WHERE " + " AND ".join(clauses) if clauses else ""), values
+def _where(start: datetime | None, end: datetime | None) -> tuple[str, list[Any]]:
+    bounds = [(">=", start), ("<", end)]
+    known = [(sign, moment) for sign, moment in bounds if moment is not None]
+    clause = " AND ".join(f"ts {sign} ?" for sign, _ in known)
+    return (f" WHERE {clause}" if clause else ""), [_naive(moment) for _, moment in known]
 
 
 def _naive(moment: datetime) -> datetime:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import polars as pl
 
-from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA, TIMESTAMP, conform
+from piqc_pipeline.history.samples import HISTORY_SCHEMA, TIMESTAMP, conform
 
 KEY = ["cluster", "workload", "ts"]
 
@@ -148,7 +148,9 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame if in_order else frame.sort(KEY)
 
 
-def merged(stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False) -> tuple[pl.DataFrame, Replaced]:
+def merged(
+    stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False, key: list[str] = KEY
+) -> tuple[pl.DataFrame, Replaced]:
     """The rows that a window holds after an answer came in.
 
     A bucket goes to the answer unless what is stored is fuller: more devices times a larger share of the expected
@@ -160,20 +162,21 @@ def merged(stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False)
         stored: Rows of the window as they lie in the store.
         incoming: Rows of the window as the source answers now.
         force: Take the answer as it is, emptier or not.
+        key: Columns that name a bucket, `ts` last; a store may have numbers in place of names.
     """
     if force or stored.is_empty():
         return incoming, Replaced(incoming.height, 0)
-    quick = _merged_in_place(stored, incoming)
+    quick = _merged_in_place(stored, incoming, key)
     if quick is not None:
         return quick
-    stored, incoming, kept_days = _one_width_a_day(stored, incoming)
+    stored, incoming, kept_days = _one_width_a_day(stored, incoming, key)
     both = pl.concat(
         [
             incoming.with_columns(_fullness(), pl.lit(1, pl.Int8).alias("_new")),
             stored.with_columns(_fullness(), pl.lit(0, pl.Int8).alias("_new")),
         ]
     )
-    winners = both.sort([*KEY, "_full", "_new"]).unique(KEY, keep="last", maintain_order=True)
+    winners = both.sort([*key, "_full", "_new"]).unique(key, keep="last", maintain_order=True)
     written = int(winners["_new"].sum())
     kept = winners.height - written
     warnings = []
@@ -181,17 +184,19 @@ def merged(stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False)
         warnings.append(
             f"{kept_days} workload-days keep their stored rows: the answer has another bucket width and is emptier"
         )
-    fuller = winners.filter(pl.col("_new") == 0).join(incoming, on=KEY, how="semi").height
+    fuller = winners.filter(pl.col("_new") == 0).join(incoming, on=key, how="semi").height
     if fuller:
         warnings.append(_fuller_rows(fuller))
     if kept > fuller:
         warnings.append(f"{kept - fuller} stored rows are missing from the answer and stay; --force takes the answer")
-    return winners.select(HISTORY_COLUMNS), Replaced(written, kept, tuple(warnings))
+    return winners.select(incoming.columns), Replaced(written, kept, tuple(warnings))
 
 
-def _merged_in_place(stored: pl.DataFrame, incoming: pl.DataFrame) -> tuple[pl.DataFrame, Replaced] | None:
+def _merged_in_place(
+    stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str]
+) -> tuple[pl.DataFrame, Replaced] | None:
     """The common case, a day run again with the same buckets: no join and no sort; None where the buckets differ."""
-    same = [*KEY, "step_seconds"]
+    same = [*key, "step_seconds"]
     if stored.height != incoming.height or not all(stored[name].equals(incoming[name]) for name in same):
         return None
     known, new = stored.select(_fullness())["_full"], incoming.select(_fullness())["_full"]
@@ -199,7 +204,7 @@ def _merged_in_place(stored: pl.DataFrame, incoming: pl.DataFrame) -> tuple[pl.D
     kept = int(emptier.sum())
     if not kept:
         return incoming, Replaced(incoming.height, 0)
-    rows = pl.concat([incoming.filter(~emptier), stored.filter(emptier)]).sort(KEY)
+    rows = pl.concat([incoming.filter(~emptier), stored.filter(emptier)]).sort(key)
     return rows, Replaced(rows.height - kept, kept, (_fuller_rows(kept),))
 
 
@@ -215,8 +220,11 @@ def _fullness() -> pl.Expr:
     return pl.when(measured).then((share * devices).round(4)).otherwise(-1.0).alias("_full")
 
 
-def _one_width_a_day(stored: pl.DataFrame, incoming: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    group = ["cluster", "workload", "day"]
+def _one_width_a_day(
+    stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str]
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    group = [*key[:-1], "day"]
+    columns = incoming.columns
     day = pl.col("ts").dt.truncate("1d").alias("day")
     weigh = (pl.col("step_seconds") * pl.col("_full").clip(lower_bound=0)).sum()
     widths = pl.col("step_seconds")
@@ -237,8 +245,8 @@ def _one_width_a_day(stored: pl.DataFrame, incoming: pl.DataFrame) -> tuple[pl.D
         return stored, incoming, 0
     keep = pairs.filter(pl.col("weight") > pl.col("weight_new"))
     take = pairs.filter(pl.col("weight") <= pl.col("weight_new"))
-    stored = stored.with_columns(day).join(take, on=group, how="anti").select(HISTORY_COLUMNS)
-    incoming = incoming.with_columns(day).join(keep, on=group, how="anti").select(HISTORY_COLUMNS)
+    stored = stored.with_columns(day).join(take, on=group, how="anti").select(columns)
+    incoming = incoming.with_columns(day).join(keep, on=group, how="anti").select(columns)
     return stored, incoming, keep.height
 
 

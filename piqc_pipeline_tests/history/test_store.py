@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
-from piqc_pipeline.history.store import MIGRATIONS, DuckDbStore, open_store
+from piqc_pipeline.history.schema import MIGRATIONS
+from piqc_pipeline.history.store import DuckDbStore, open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
 
@@ -183,13 +184,36 @@ def test_something_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text().startswith("ts,y")
 
 
-def test_an_older_file_migrates_without_loss(tmp_path: Path) -> None:
+def test_a_file_of_the_first_schema_migrates_without_loss(tmp_path: Path) -> None:
+    path = str(tmp_path / "history.duckdb")
+    frame = pl.concat(
+        [
+            rows([0.1, 0.2], signal="a", confidence="low"),
+            rows([0.3, None], workload="prod/x/Deployment/other"),
+            rows([0.4], workload="west/x/Deployment/other", start=NEXT_DAY),
+        ]
+    )
+    with duckdb.connect(path) as connection:
+        for statement in MIGRATIONS[0]:
+            connection.execute(statement)
+        connection.execute("CREATE TABLE piqc_schema AS SELECT 1 AS version")
+        insert = f"INSERT INTO gpu_utilization VALUES ({', '.join('?' * frame.width)})"
+        naive = frame.with_columns(pl.col("ts").dt.replace_time_zone(None))
+        connection.executemany(insert, [list(row) for row in naive.rows()])
+    store = DuckDbStore(path)
+    assert store.read().equals(frame)
+    assert store.query("SELECT count(*) AS n FROM gpu_utilization")["n"].to_list() == [5]
+    store.replace(DAY, NEXT_DAY, rows([0.9], workload="prod/x/Deployment/new"))
+    assert store.read().height == 6
+
+
+def test_a_migration_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = str(tmp_path / "history.duckdb")
     DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
-    newer = (*MIGRATIONS, ("CREATE TABLE extra (a INTEGER)", "ALTER TABLE findings ADD COLUMN note VARCHAR"))
-    assert DuckDbStore(path, migrations=newer).read().equals(rows([0.1, 0.2]))
-    with duckdb.connect(path) as connection:
-        assert connection.execute("SELECT version FROM piqc_schema").fetchall() == [(len(newer),)]
+    broken = (*MIGRATIONS, ("DROP TABLE buckets", "CREATE TABLE nonsense ("))
+    with pytest.raises(duckdb.Error):
+        DuckDbStore(path, migrations=broken).read()
+    assert DuckDbStore(path).read().equals(rows([0.1, 0.2]))
 
 
 def test_a_newer_file_is_refused_by_an_older_program(tmp_path: Path) -> None:
