@@ -151,7 +151,7 @@ class ApiServer:
             try:
                 answer = self._once(method, url, headers, body, timeout_seconds or self.timeout_seconds)
             except urllib3.exceptions.HTTPError as error:
-                timed_out = isinstance(error, urllib3.exceptions.TimeoutError)
+                timed_out = _timed_out(error)
                 self.deadline.check()
                 if attempt >= (min(tries, 2) if timed_out else tries):
                     raise ReadFailed(0, _transport_words(error, timeout_seconds or self.timeout_seconds)) from error
@@ -439,9 +439,15 @@ def server_version(server: ApiServer) -> str | None:
         ) from error
 
 
+def _timed_out(error: Exception) -> bool:
+    """Whether time ran out. urllib3 counts a refused connection among its timeouts."""
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    return isinstance(error, urllib3.exceptions.TimeoutError) and not refused
+
+
 def _transport_words(error: Exception, seconds: float) -> str:
     text = str(error)
-    if isinstance(error, urllib3.exceptions.TimeoutError) and "NewConnection" not in text:
+    if _timed_out(error):
         return f"no answer within {seconds:g} s"
     for sign, words in (
         ("refused", "the connection was refused"),

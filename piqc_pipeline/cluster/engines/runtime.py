@@ -348,11 +348,11 @@ def _hits(scrape: Scrape, names: Names) -> tuple[float, float] | None:
     """Tokens found in the prefix cache, and asked for: gained between the reads, else since the start."""
     for hit_name, query_name in names.hit_counters:
         hit, asked = scrape.later.total(hit_name), scrape.later.total(query_name)
-        if hit is None or asked is None:
+        if hit is None or asked is None or not 0 <= hit <= asked:
             continue
         if scrape.earlier is not None:
             before = scrape.earlier.total(hit_name), scrape.earlier.total(query_name)
-            if before[0] is not None and before[1] is not None and asked > before[1] and hit >= before[0]:
+            if before[0] is not None and before[1] is not None and 0 <= hit - before[0] <= asked - before[1] > 0:
                 return hit - before[0], asked - before[1]
         return hit, asked
     return None
