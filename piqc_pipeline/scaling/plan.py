@@ -18,6 +18,12 @@ from piqc_pipeline.scaling.policy import ScalingPolicy
 Binding = Literal["fc50", "fcq", "observed", "min", "max", "hold"]
 """Which term set a count: median of the forecast, its quantile, live demand, a limit, or the hold on scale-in."""
 
+LIVE_DELAY_SECONDS = 60.0
+"""Live demand is a mean over two minutes."""
+
+LIVE_LOWERS_AT_MOST = 0.25
+"""Share of the forecast that live demand may take away: a measurement that is partly blind must not remove replicas."""
+
 _WHOLE = 1e-9
 """Demand within this of a whole multiple counts as that multiple (2.4 / 0.8 is 2.9999999999999996 in floats)."""
 
@@ -29,6 +35,8 @@ class DemandTable(Protocol):
     def start(self) -> datetime: ...  # noqa: D102
     @property
     def step_seconds(self) -> int: ...  # noqa: D102
+    @property
+    def q50(self) -> Sequence[float]: ...  # noqa: D102
     @property
     def peak_q50(self) -> Sequence[float]: ...  # noqa: D102
     @property
@@ -198,7 +206,7 @@ def plan_workload(
     """
     live = live or LiveState()
     usable, reasons = _usable(forecast, now, no_forecast_reason)
-    rows = _rows(forecast, policy, now, horizon) if forecast is not None and usable else []
+    rows = _rows(forecast, demand_now, policy, now, horizon) if forecast is not None and usable else []
     steps: list[PlanStep] = []
     standing = live.replicas
     for index, (ts, q50, q90) in enumerate(rows):
@@ -241,9 +249,10 @@ def _usable(forecast: DemandForecast | None, now: datetime, why_none: str | None
 
 
 def _rows(
-    forecast: DemandForecast, policy: ScalingPolicy, now: datetime, horizon: timedelta
+    forecast: DemandForecast, demand_now: float | None, policy: ScalingPolicy, now: datetime, horizon: timedelta
 ) -> list[tuple[datetime, float, float]]:
     """Steps of the plan: start, median and quantile of the maximum over the policy's lead time."""
+    surprise = _surprise(forecast.table, demand_now, now) if policy.live_seconds > 0 else 0.0
     table, width = forecast.table, timedelta(seconds=forecast.table.step_seconds)
     # A longer lead than the forecast's own is covered by the larger of the windows that start later.
     extra = max(0, math.ceil((policy.lead_seconds - forecast.lead_seconds) / table.step_seconds))
@@ -258,8 +267,28 @@ def _rows(
         if not medians or not quantiles:
             continue
         median, unlikely = max(medians), max(*quantiles, max(medians))
+        if surprise:
+            moved = surprise * math.exp(-max(0.0, (ts - now).total_seconds()) / policy.live_seconds)
+            median, unlikely = max(0.0, median + moved), max(0.0, unlikely + moved)
         rows.append((max(ts, now), median, _at_quantile(median, unlikely, policy.quantile)))
     return rows
+
+
+def _surprise(table: DemandTable, demand_now: float | None, now: datetime) -> float:
+    """Live demand minus what was expected for the moment it stands for (a 2-minute mean: one minute ago).
+
+    Expected demand runs in straight lines between the middles of steps, and is flat before the first.
+    """
+    if demand_now is None or not table.q50:
+        return 0.0
+    position = ((now - table.start).total_seconds() - LIVE_DELAY_SECONDS) / table.step_seconds - 0.5
+    position = min(max(position, 0.0), len(table.q50) - 1.0)
+    left = int(position)
+    right = min(left + 1, len(table.q50) - 1)
+    expected = table.q50[left] + (table.q50[right] - table.q50[left]) * (position - left)
+    if not math.isfinite(expected):
+        return 0.0
+    return max(demand_now - expected, -LIVE_LOWERS_AT_MOST * expected)
 
 
 def _known(value: float | None) -> bool:

@@ -34,6 +34,8 @@ class ScalingPolicy:
         down_pods: Most replicas removed in `period_seconds`, unless `down_pct` allows more.
         down_pct: Most replicas removed in `period_seconds`, percent of the current count.
         period_seconds: The period of the four limits above.
+        live_seconds: How fast the difference between live demand and the forecast fades along the forecast (time
+            constant); 0 leaves the forecast as it is between its refreshes.
         max_headroom: The upper limit is this multiple of the highest demand foreseen, at `u_mid`.
         failure_threshold: Failed reads after which KEDA's fallback takes over.
         mode: What the manifests may do: `observe` and `shadow` move nothing, `scale-out-only` only adds.
@@ -53,6 +55,7 @@ class ScalingPolicy:
     down_pods: int = 1
     down_pct: int = 25
     period_seconds: int = 60
+    live_seconds: float = 3600.0
     max_headroom: float = 1.2
     failure_threshold: int = 3
     mode: Mode = "enforce"
@@ -71,6 +74,8 @@ class ScalingPolicy:
             raise UsageError(f"quantile must be from 0.5 to below 1, got {self.quantile}")
         if not 0 <= self.lead_seconds <= 86_400:
             raise UsageError(f"lead_seconds must be from 0 to 86400, got {self.lead_seconds}")
+        if self.live_seconds < 0:
+            raise UsageError(f"live_seconds must not be negative, got {self.live_seconds}")
         if self.min_replicas < 0:
             raise UsageError(f"min_replicas must not be negative, got {self.min_replicas}")
         if self.max_replicas is not None and self.max_replicas < max(self.min_replicas, 1):

@@ -34,6 +34,7 @@ from piqc_pipeline.scaling.replay_trace import (
     bridged,
     daily_peaks,
     inject,
+    rebucketed,
     scaled,
     skip_reason,
     start_delays,
@@ -96,7 +97,7 @@ class SeriesReplay:
     achievable: float
     policies: Mapping[str, scores.PolicyScore]
     injected: Mapping[str, Mapping[str, scores.PolicyScore]]
-    forecast: Mapping[str, float]
+    forecast: Mapping[str, float | None]
     recommendation: Recommendation
     equal_hours: tuple[float, float]
     daily: Mapping[str, tuple[Floats, Floats, Floats, Floats]] = field(repr=False)
@@ -158,6 +159,8 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
         series = scaled(series, options.peak_replicas)
     filled = bridged(series)
     ticks = to_ticks(series, filled)
+    series = rebucketed(series, ticks)
+    filled = bridged(series)
     days = max(1, len(filled) * series.step_seconds // SECONDS_PER_DAY // 2)
     first = len(ticks.demand) - days * DAY_TICKS
     with warnings.catch_warnings():
@@ -321,8 +324,9 @@ class _Stage:
         )
 
 
-def _forecast_figures(forecast: PeakForecast) -> dict[str, float]:
-    return {"coverage": forecast.coverage, "pinball_replicas": forecast.pinball, "mae_replicas": forecast.mae}
+def _forecast_figures(forecast: PeakForecast) -> dict[str, float | None]:
+    figures = {"coverage": forecast.coverage, "pinball_replicas": forecast.pinball, "mae_replicas": forecast.mae}
+    return {name: value if np.isfinite(value) else None for name, value in figures.items()}
 
 
 def _equal_hours(daily: Mapping[str, tuple[Floats, ...]], days: NDArray[np.int64]) -> tuple[float, float]:

@@ -14,6 +14,8 @@ from piqc_pipeline.forecast.grid import prepare
 from piqc_pipeline.forecast.intervals import Calibration, coverage, pinball
 from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay
 from piqc_pipeline.forecast.series import DemandSeries
+from piqc_pipeline.scaling.plan import LIVE_LOWERS_AT_MOST
+from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.replay_engine import OBSERVED_TICKS, TICK_SECONDS
 
 Floats = NDArray[np.float64]
@@ -21,6 +23,7 @@ Ints = NDArray[np.int64]
 
 ENSEMBLE = "ensemble"
 YESTERDAY = "same_time_yesterday"
+LIVE_SECONDS = ScalingPolicy().live_seconds
 MOST_PHASES = 5
 """Moments inside a bucket at which the forecast is moved to live demand."""
 REFRESH_SECONDS = 30.0
@@ -141,7 +144,9 @@ class _View:
             low = np.maximum(seen - OBSERVED_TICKS, 0)
             live = (sums[seen] - sums[low]) / np.maximum(seen - low, 1)
             expected = _between(points, np.array([(offset - OBSERVED_TICKS / 2) / per_bucket]))[:, 0]
-            window = np.maximum(window + (live - expected)[:, None], 0.0)
+            surprise = np.maximum(live - expected, -LIVE_LOWERS_AT_MOST * expected)
+            ahead = (at - offset) * TICK_SECONDS
+            window = np.maximum(window + surprise[:, None] * np.exp(-ahead / LIVE_SECONDS)[None, :], 0.0)
         return window, width
 
     def _calibrated(self, peaks: Floats, width: int, offset: int) -> tuple[Floats, Floats]:

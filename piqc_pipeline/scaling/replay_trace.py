@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 Injection = Literal["none", "outage", "stale", "gap", "burst", "double_lead"]
 INJECTIONS: tuple[Injection, ...] = ("outage", "stale", "gap", "burst", "double_lead")
 
+BUCKET_SECONDS = 300
+"""Step of the history, `PIQC_BUCKET_SECONDS`."""
 OUTAGE_SECONDS = 2 * 3600
 GAP_SECONDS = 3600
 BURST_SECONDS = 20 * 60
@@ -121,6 +123,16 @@ def to_ticks(series: DemandSeries, filled: Floats) -> Ticks:
     ticks = np.arange(len(filled) * per_bucket)
     middles = (np.arange(len(filled)) + 0.5) * per_bucket
     return Ticks(np.interp(ticks + 0.5, middles, filled), np.repeat(np.isfinite(series.demand), per_bucket))
+
+
+def rebucketed(series: DemandSeries, ticks: Ticks, step_seconds: int = BUCKET_SECONDS) -> DemandSeries:
+    """A coarse record at the history's own step: what a pipeline that was running then would have stored."""
+    if series.step_seconds <= step_seconds or series.step_seconds % step_seconds:
+        return series
+    width = step_seconds // TICK_SECONDS
+    means = ticks.demand.reshape(-1, width).mean(axis=1)
+    known = ticks.known.reshape(-1, width).all(axis=1)
+    return replace(series, step_seconds=step_seconds, demand=np.where(known, means, np.nan))
 
 
 def start_delays(ticks: int, lead_seconds: float, seed: int) -> NDArray[np.int64]:

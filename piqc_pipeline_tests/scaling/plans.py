@@ -17,6 +17,7 @@ CHAT = "demo/inference/Deployment/chat-8b"
 class Table:
     start: datetime
     step_seconds: int
+    q50: tuple[float, ...]
     peak_q50: tuple[float, ...]
     peak_q90: tuple[float, ...]
 
@@ -31,7 +32,7 @@ class Forecast:
 
 
 def forecast(q50: list[float], q90: list[float], **fields: Any) -> Forecast:
-    return Forecast(Table(NOW, 600, tuple(q50), tuple(q90)), **fields)
+    return Forecast(Table(NOW, 600, tuple(q50), tuple(q50), tuple(q90)), **fields)
 
 
 def limits(workload: str = CHAT, **fields: Any) -> ReplicaLimits:

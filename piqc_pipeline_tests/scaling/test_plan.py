@@ -35,7 +35,7 @@ def test_replicas_are_the_fewest_that_stay_at_or_under_the_utilization(demand, u
         pytest.param(4.4, 4.5, None, 6, "fc50", id="median 5.5 -> 6 beats quantile 5"),
         pytest.param(1.0, 1.2, 3.3, 5, "observed", id="live 3.3/0.8 = 4.1"),
         pytest.param(0.1, 0.2, 0.1, 2, "min", id="one would do, two are the minimum"),
-        pytest.param(12.0, 15.0, 1.0, 10, "max", id="17 wanted, ten allowed"),
+        pytest.param(12.0, 15.0, 12.0, 10, "max", id="17 wanted, ten allowed"),
     ],
 )
 def test_the_largest_term_decides_and_is_named(q50, q90, live, replicas, binding):
@@ -67,9 +67,21 @@ def test_with_neither_forecast_nor_live_demand_there_is_no_step():
     assert plan_workload(None, None, LIMITS, POLICY, NOW).steps == ()
 
 
-def test_live_demand_raises_only_the_step_that_is_now():
-    plan = plan_workload(forecast([1.0, 1.0], [1.2, 1.2]), 6.0, LIMITS, POLICY, NOW)
+def test_live_demand_raises_only_the_step_that_is_now_where_the_forecast_does_not_follow_it():
+    plan = plan_workload(forecast([1.0, 1.0], [1.2, 1.2]), 6.0, LIMITS, replace(POLICY, live_seconds=0), NOW)
     assert [step.replicas for step in plan.steps] == [8, 2]
+
+
+def test_the_forecast_follows_live_demand_and_forgets_it_with_time():
+    # 1.0 more than expected now; 10 min later exp(-1/6) = 0.846 of it is left.
+    plan = plan_workload(forecast([4.0, 4.0], [5.0, 5.0]), 5.0, LIMITS, POLICY, NOW)
+    assert [round(step.demand_q90, 3) for step in plan.steps] == [6.0, 5.846]
+
+
+def test_live_demand_takes_at_most_a_quarter_of_the_forecast_away():
+    # 8.0 are expected and 1.0 is seen: the quantile falls by 2.0, not by 7.0.
+    plan = plan_workload(forecast([8.0], [9.0]), 1.0, LIMITS, POLICY, NOW)
+    assert plan.now.demand_q90 == 7.0
 
 
 def test_the_plan_starts_with_the_step_that_holds_now():
