@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.policy import ScalingPolicy
+from piqc_pipeline.scaling.shortfall import CapacityShortfall, count_of, shortfalls
 
 Binding = Literal["fc50", "fcq", "observed", "min", "max", "hold"]
 """Which term set a count: median of the forecast, its quantile, live demand, a limit, or the hold on scale-in."""
@@ -107,31 +108,6 @@ class PlanStep:
 
 
 @dataclass(frozen=True)
-class CapacityShortfall:
-    """Hours in which demand may exceed what the cluster allows: what to buy, and by when.
-
-    Attributes:
-        start: First step that is short.
-        end: End of the last one.
-        replicas_wanted: The most that is asked for.
-        replicas_allowed: The maximum.
-        gpus_short: Accelerators missing at the worst step; None where a replica's size is unknown.
-        usd_per_hour: Price of these, where prices are known.
-        usd: Price over the whole span, where prices are known.
-        explain: The finding as one sentence.
-    """
-
-    start: datetime
-    end: datetime
-    replicas_wanted: int
-    replicas_allowed: int
-    gpus_short: float | None
-    usd_per_hour: float | None
-    usd: float | None
-    explain: str
-
-
-@dataclass(frozen=True)
 class ReplicaPlan:
     """Replicas of one workload over the next hours.
 
@@ -218,6 +194,7 @@ def plan_workload(
     if not steps and demand_now is not None:
         step = _decide(now, None, None, demand_now, limits, policy)
         steps = [_hold(step, standing, limits, policy, live)]
+    width = timedelta(seconds=forecast.table.step_seconds if forecast is not None else policy.lead_seconds)
     fallback, fallback_reason = _fallback(steps, limits, policy, high_demand)
     return ReplicaPlan(
         workload=limits.workload,
@@ -227,7 +204,7 @@ def plan_workload(
         accepted=forecast is not None and forecast.accepted,
         reasons=tuple(reasons),
         steps=tuple(steps),
-        shortfalls=_shortfalls(steps, limits, policy, forecast, usd_per_gpu_hour),
+        shortfalls=shortfalls(steps, width, limits, usd_per_gpu_hour),
         fallback_replicas=fallback,
         fallback_reason=fallback_reason,
         demand_now=demand_now,
@@ -332,12 +309,12 @@ def _decide(
     binding: Binding = max(terms, key=lambda term: terms[term][0])
     wanted, why = terms[binding]
     replicas = limits.clamp(wanted)
-    explain = f"{_count(replicas)}: {why}"
+    explain = f"{count_of(replicas)}: {why}"
     if replicas > wanted:
-        binding, explain = "min", f"{_count(replicas)}: the minimum ({limits.min_reason}); {wanted} would do: {why}"
+        binding, explain = "min", f"{count_of(replicas)}: the minimum ({limits.min_reason}); {wanted} would do: {why}"
     elif replicas < wanted:
         binding = "max"
-        explain = f"{_count(replicas)}: the maximum ({limits.max_reason}); {wanted} are wanted: {why}"
+        explain = f"{count_of(replicas)}: the maximum ({limits.max_reason}); {wanted} are wanted: {why}"
     return PlanStep(
         ts=ts,
         replicas=replicas,
@@ -350,10 +327,6 @@ def _decide(
         demand_q50=q50,
         demand_q90=q90,
     )
-
-
-def _count(replicas: int) -> str:
-    return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 
 def _hold(
@@ -381,7 +354,7 @@ def _hold(
         if live.waiting_requests:
             keep, why = standing, f"{live.waiting_requests:g} requests wait"
         elif live.pending_replicas:
-            keep, why = standing, f"{_count(live.pending_replicas)} still starting"
+            keep, why = standing, f"{count_of(live.pending_replicas)} still starting"
     keep = limits.clamp(min(keep, standing))
     if keep <= step.replicas:
         return step
@@ -390,7 +363,7 @@ def _hold(
             **step.__dict__,
             "replicas": keep,
             "binding": "hold",
-            "explain": f"{_count(keep)}, held: {why}; {step.explain}",
+            "explain": f"{count_of(keep)}, held: {why}; {step.explain}",
         }
     )
 
@@ -414,50 +387,3 @@ def _fallback(
     else:
         count, why = limits.min_replicas, "the minimum"
     return max(1, limits.clamp(count)), why
-
-
-def _shortfalls(
-    steps: Sequence[PlanStep],
-    limits: ReplicaLimits,
-    policy: ScalingPolicy,
-    forecast: DemandForecast | None,
-    usd_per_gpu_hour: float | None,
-) -> tuple[CapacityShortfall, ...]:
-    """Item 16: spans of steps whose unlikely demand needs more than the maximum."""
-    width = timedelta(seconds=forecast.table.step_seconds if forecast is not None else policy.lead_seconds)
-    found: list[CapacityShortfall] = []
-    span: list[PlanStep] = []
-    for step in [*steps, None]:
-        if step is not None and step.unclamped > limits.max_replicas:
-            span.append(step)
-            continue
-        if span:
-            found.append(_shortfall(span, width, limits, usd_per_gpu_hour))
-            span = []
-    return tuple(found)
-
-
-def _shortfall(
-    span: Sequence[PlanStep], width: timedelta, limits: ReplicaLimits, usd_per_gpu_hour: float | None
-) -> CapacityShortfall:
-    wanted = max(step.unclamped for step in span)
-    short = wanted - limits.max_replicas
-    gpus = short * limits.gpus_per_replica if limits.gpus_per_replica else None
-    start, end = span[0].ts, span[-1].ts + width
-    usd_per_hour = gpus * usd_per_gpu_hour if gpus is not None and usd_per_gpu_hour is not None else None
-    usd = usd_per_hour * (end - start).total_seconds() / 3600 if usd_per_hour is not None else None
-    size = f"{gpus:g} accelerators" if gpus is not None else _count(short)
-    price = f", ${usd_per_hour:.2f} an hour" if usd_per_hour is not None else ""
-    return CapacityShortfall(
-        start=start,
-        end=end,
-        replicas_wanted=wanted,
-        replicas_allowed=limits.max_replicas,
-        gpus_short=gpus,
-        usd_per_hour=usd_per_hour,
-        usd=usd,
-        explain=(
-            f"{limits.workload} may need {wanted} replicas from {start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC and "
-            f"{limits.max_replicas} are allowed ({limits.max_reason}): {size} more{price}, ready before {start:%H:%M}"
-        ),
-    )
