@@ -87,17 +87,32 @@ def coded(rows: pl.DataFrame, workloads: pl.DataFrame, signals: pl.DataFrame) ->
         workloads: `WORKLOADS_SCHEMA`.
         signals: `SIGNALS_SCHEMA`.
     """
-    names = ["signal", "confidence", "source"]
-    numbered = rows.join(workloads, on=["cluster", "workload"], how="left").join(
-        signals, on=names, how="left", nulls_equal=True
-    )
-    return numbered.select(list(BUCKETS_SCHEMA)).sort(BUCKETS_KEY)
+    numbered = rows.with_columns(_numbers(rows, workloads), _numbers(rows, signals)).select(list(BUCKETS_SCHEMA))
+    number, ts = pl.col("workload_id"), pl.col("ts")
+    later = (number > number.shift(1)) | ((number == number.shift(1)) & (ts > ts.shift(1)))
+    return numbered if numbered.select(later.slice(1).all()).item() else numbered.sort(BUCKETS_KEY)
 
 
-def with_new_names(known: pl.DataFrame, rows: pl.DataFrame, number: str) -> pl.DataFrame:
+def with_new_names(known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The names of the rows that a table of names lacks, numbered on from its last."""
-    names = [name for name in known.columns if name != number]
-    new = rows.select(names).unique(maintain_order=True).join(known, on=names, how="anti", nulls_equal=True)
+    number, *names = known.columns
+    runs = rows.filter(_starts(names)).select(names).unique(maintain_order=True)
+    new = runs.join(known, on=names, how="anti", nulls_equal=True, maintain_order="left")
     first = int(known[number].to_numpy().max()) + 1 if known.height else 0
     numbers = pl.Series(number, range(first, first + new.height), dtype=known.schema[number])
     return new.select(numbers, *names)
+
+
+def _numbers(rows: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
+    """The number of each row's name. Names come in runs, so only the first of a run is looked up."""
+    number, *names = known.columns
+    marked = rows.select(*names, _starts(names).alias("start"))
+    runs = marked.filter("start").select(names)
+    found = runs.join(known, on=names, how="left", nulls_equal=True, maintain_order="left")[number]
+    return found.gather(marked["start"].cum_sum() - 1).alias(number)
+
+
+def _starts(names: list[str]) -> pl.Expr:
+    """True where a name is another than in the row before."""
+    changes = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in names)
+    return changes | (pl.int_range(pl.len()) == 0)

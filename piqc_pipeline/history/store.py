@@ -360,7 +360,7 @@ def _coded(connection: duckdb.DuckDBPyConnection, frame: pl.DataFrame) -> pl.Dat
     tables = []
     for table, schema in (("workloads", WORKLOADS_SCHEMA), ("signals", SIGNALS_SCHEMA)):
         known = _fetch(connection, f"SELECT * FROM {table}", [], schema)
-        new = with_new_names(known, frame, next(iter(schema)))
+        new = with_new_names(known, frame)
         if new.height:
             _insert(connection, table, new)
         tables.append(pl.concat([known, new]))
