@@ -377,7 +377,7 @@ def _read_kubeconfig(kubeconfig: Path | None) -> _Kubeconfig:
             raise UsageError(f"cannot read the kubeconfig {path}: {words}; name another with --kubeconfig") from error
         if document is None:
             continue
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or not isinstance(document.get("contexts") or [], list):
             raise UsageError(f"{path} is no kubeconfig; name another with --kubeconfig")
         usable.append(path)
         current = current or document.get("current-context") or None
