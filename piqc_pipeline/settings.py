@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     target_utilization_cap: float = Field(
         0.90, gt=0.1, le=1, description="Utilization that unlikely demand may reach, share."
     )
-    quantile: float = Field(0.90, gt=0.5, lt=1, description="Which demand counts as unlikely: quantile of the maximum.")
+    quantile: float = Field(0.95, gt=0.5, lt=1, description="Which demand counts as unlikely: quantile of the maximum.")
     min_replicas: int = Field(1, ge=0, le=10_000, description="Fewest replicas of a workload; 0 only where meant.")
     max_replicas: int | None = Field(None, ge=1, le=10_000, description="Most replicas; else from schedulable GPUs.")
     predictor_url: str = Field(

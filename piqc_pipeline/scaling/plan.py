@@ -233,6 +233,8 @@ def _rows(
     table, width = forecast.table, timedelta(seconds=forecast.table.step_seconds)
     # A longer lead than the forecast's own is covered by the larger of the windows that start later.
     extra = max(0, math.ceil((policy.lead_seconds - forecast.lead_seconds) / table.step_seconds))
+    # A calibrated column beats an extrapolated one, where the artifact has it.
+    exact: Sequence[float] | None = getattr(table, "peak_q95", None) if policy.quantile == 0.95 else None
     rows = []
     first = max(0, (now - table.start) // width)
     stop = min(len(table.peak_q50), max(0, math.ceil((now + horizon - table.start) / width)))
@@ -240,14 +242,15 @@ def _rows(
         ts = table.start + index * width
         window = slice(index, index + extra + 1)
         medians = [value for value in table.peak_q50[window] if _known(value)]
-        quantiles = [value for value in table.peak_q90[window] if _known(value)]
+        quantiles = [value for value in (exact or table.peak_q90)[window] if _known(value)]
         if not medians or not quantiles:
             continue
         median, unlikely = max(medians), max(*quantiles, max(medians))
+        unlikely = unlikely if exact else _at_quantile(median, unlikely, policy.quantile)
         if surprise:
             moved = surprise * math.exp(-max(0.0, (ts - now).total_seconds()) / policy.live_seconds)
             median, unlikely = max(0.0, median + moved), max(0.0, unlikely + moved)
-        rows.append((max(ts, now), median, _at_quantile(median, unlikely, policy.quantile)))
+        rows.append((max(ts, now), median, unlikely))
     return rows
 
 

@@ -16,7 +16,7 @@ MODES: tuple[Mode, ...] = ("observe", "shadow", "scale-out-only", "enforce")
 
 @dataclass(frozen=True)
 class ScalingPolicy:
-    """The control rule's numbers. Defaults are tuned by replay on public traces, the same for every workload.
+    """The control rule's numbers. These defaults are the design's; `policy_from_settings` has those tuned by replay.
 
     Attributes:
         u_mid: Utilization that the median of demand over the lead time may reach, share.
@@ -95,6 +95,9 @@ class ScalingPolicy:
 def policy_from_settings(settings: Settings) -> ScalingPolicy:
     """The policy that `PIQC_*` settings describe.
 
+    Tuned by replay on 13 public series at lead times of 5 and 10 minutes, the same for all: quantile 0.95 in place of
+    0.90, and no reserve beyond the rule itself when a replica is removed (it cost 1 % of GPU-hours and saved nothing).
+
     Raises:
         UsageError: A setting is out of its range.
     """
@@ -103,7 +106,7 @@ def policy_from_settings(settings: Settings) -> ScalingPolicy:
         u_cap=settings.target_utilization_cap,
         quantile=settings.quantile,
         u_observed=settings.target_utilization_mid,
-        u_after_removal=max(settings.target_utilization_mid, min(settings.target_utilization_cap, 0.85)),
+        u_after_removal=settings.target_utilization_cap,
         lead_seconds=settings.lead_time_seconds,
         min_replicas=settings.min_replicas,
         max_replicas=settings.max_replicas,
