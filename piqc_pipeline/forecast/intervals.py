@@ -203,13 +203,13 @@ class PastMisses:
     def after(self, residual: float) -> "PastMisses":
         """With one more finished origin; NaN where not measured. The origin of a week ago leaves."""
         ranked, origins, count = self.ranked, self.origins, self.count + 1
-        oldest = count - round(RESIDUAL_DAYS * self.day)
-        leaving = np.flatnonzero(origins < oldest)
-        if len(leaving):
-            ranked, origins = np.delete(ranked, leaving), np.delete(origins, leaving)
+        staying = origins >= count - round(RESIDUAL_DAYS * self.day)
+        if not staying.all():
+            ranked, origins = ranked[staying], origins[staying]
         if math.isfinite(residual):
-            position = int(np.searchsorted(ranked, residual, side="right"))
-            ranked, origins = np.insert(ranked, position, residual), np.insert(origins, position, count - 1)
+            at = int(ranked.searchsorted(residual, side="right"))
+            ranked = np.concatenate((ranked[:at], (residual,), ranked[at:]))
+            origins = np.concatenate((origins[:at], (count - 1,), origins[at:]))
         return PastMisses(self.day, self.steps, count, ranked, origins)
 
     def quantiles(self, levels: Sequence[float]) -> list[float]:

@@ -138,7 +138,14 @@ class Live:
         return weights_from(losses.T, self.floor).T
 
     def path(self, horizon: int) -> Floats:
-        """The ensemble's path from now."""
+        """The ensemble's path from now; made once, a shorter one is its beginning."""
+        made: Floats | None = self.__dict__.get("_path")
+        if made is None or len(made) < horizon:
+            made = self._path_of(horizon)
+            self.__dict__["_path"] = made
+        return made[:horizon]
+
+    def _path_of(self, horizon: int) -> Floats:
         members = self.paths(self.end, horizon).T
         weights = self._weights[self.buckets.index_of(horizon)]
         absent = np.isnan(members)
@@ -146,32 +153,35 @@ class Live:
             weights, members = np.where(absent, 0.0, weights), np.where(absent, 0.0, members)
         return np.maximum(central_value(members, weights), 0.0)
 
-    def observe(self, values: Floats, known: Bools) -> "Live":
+    def observe(self, values: Floats, known: Bools, ahead: int = 0) -> "Live":
         """The state after some more buckets, oldest first.
 
         Args:
             values: Demand; where not measured, whatever (the last value is carried).
             known: Where it was measured.
+            ahead: Steps of the path that will be asked for next; it is then made once.
         """
         live = self
-        for value, is_known in zip(values.tolist(), known.tolist(), strict=True):
-            live = live._after(value if is_known else float(live.grid.values[-1]), is_known)
+        for left, value, is_known in zip(range(len(values))[::-1], values.tolist(), known.tolist(), strict=True):
+            carried = value if is_known else float(live.grid.values[-1])
+            live = live._after(carried, is_known, 0 if left else ahead)
         return live
 
-    def _after(self, value: float, known: bool) -> "Live":
+    def _after(self, value: float, known: bool, ahead: int) -> "Live":
         marks = np.append(self.grid.known, known)
         grid = replace(self.grid, values=np.append(self.grid.values, value), known=marks, usable=marks)
         moved = self._with(grid=grid, largest=max(self.largest, value))
         moved = moved._with(losses=moved._losses_after())
-        horizon = max(miss.steps for miss in self.misses) if self.misses else 1
-        path = moved.path(horizon)
+        horizon = max((miss.steps for miss in self.misses), default=1)
+        path = moved.path(max(horizon, ahead))
         return moved._with(misses=tuple(moved._misses_after(miss, path) for miss in self.misses))
 
     def _with(self, **changes: object) -> "Live":
         changed: Live = replace(self, **changes)  # type: ignore[arg-type]
-        # What depends only on the nights is written out once; weights change with the losses only.
-        for name in ("_quick", "_tracks", "_weights"):
-            if name in self.__dict__ and not (name == "_weights" and "losses" in changes):
+        # What depends only on the nights is written out once; weights change with losses, the path with demand too.
+        stale = {"_weights", "_path"} if "losses" in changes else {"_path"} if "grid" in changes else set()
+        for name in ("_quick", "_tracks", "_weights", "_path"):
+            if name in self.__dict__ and name not in stale:
                 changed.__dict__[name] = self.__dict__[name]
         return changed
 

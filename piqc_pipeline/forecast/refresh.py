@@ -41,13 +41,14 @@ def data_until(live: Live) -> datetime:
     return datetime.fromtimestamp(live.grid.start_seconds + live.end * live.grid.step_seconds, UTC)
 
 
-def observe(live: Live, start: datetime, values: Sequence[float | None]) -> Live:
+def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: int = 0) -> Live:
     """The state after newer demand; buckets that it knows already are skipped, those missing in between are gaps.
 
     Args:
         live: The state.
         start: Start of the first bucket of `values` (UTC); moved onto the state's grid.
         values: Demand a bucket, oldest first, in steps of the state; None, NaN and negative values are not measured.
+        ahead: Buckets that will be asked for next; a table's length and its lead window, so that it is made once.
 
     Raises:
         ForecastError: The values begin more than `LONGEST_GAP_HOURS` after the state's end.
@@ -63,7 +64,7 @@ def observe(live: Live, start: datetime, values: Sequence[float | None]) -> Live
     fresh = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     fresh = np.concatenate([np.full(gap, np.nan), fresh[max(0, live.end - first) :]])
     known = np.isfinite(fresh) & (fresh >= 0)
-    return live.observe(np.where(known, fresh, 0.0), known)
+    return live.observe(np.where(known, fresh, 0.0), known, ahead)
 
 
 def refreshed(entry: WorkloadForecast, live: Live, now: datetime) -> WorkloadForecast:
@@ -91,7 +92,9 @@ def refresh(
     entry: WorkloadForecast, start: datetime, values: Sequence[float | None], now: datetime
 ) -> WorkloadForecast:
     """All of it in one call, for those who keep no state. See `observe`."""
-    return refreshed(entry, observe(live_of(entry), start, values), now)
+    live = live_of(entry)
+    ahead = len(entry.table.q50) + (live.misses[0].steps if live.misses else 1)
+    return refreshed(entry, observe(live, start, values, ahead), now)
 
 
 __all__ = ["Live", "data_until", "live_of", "observe", "refresh", "refreshed"]
