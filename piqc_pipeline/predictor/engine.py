@@ -9,12 +9,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.forecast.model import PredictorArtifact, WorkloadForecast
+from piqc_pipeline.predictor import heap
 from piqc_pipeline.predictor.board import Board, Entry, decide, name_index, split_id
 from piqc_pipeline.predictor.live import DemandSource, Key, Reading, bucket_end, grid, newest
 from piqc_pipeline.predictor.memory import WorkloadMemory
@@ -94,7 +95,7 @@ class Engine:
         self._anchor = anchor
         self._artifact: PredictorArtifact | None = None
         self._names: Mapping[str, tuple[str, ...]] = {}
-        self._moved: dict[str, WorkloadForecast] = {}
+        self._forecasts: dict[str, WorkloadForecast] = {}
         self._until: dict[str, datetime] = {}
         self._asked_until: dict[int, datetime] = {}
         self._buckets: dict[tuple[int, Key], dict[int, float]] = {}
@@ -129,6 +130,7 @@ class Engine:
         if self._artifact is not None:
             reading = await self._read(self._artifact)
             await self._build(self._artifact, reading)
+            await asyncio.to_thread(heap.trim)
         self.counters.ticks += 1
         self.counters.last_tick_monotonic = time.monotonic()
         self.counters.tick_seconds = time.monotonic() - started
@@ -144,11 +146,13 @@ class Engine:
             self._adopt(look.artifact)
 
     def _adopt(self, artifact: PredictorArtifact) -> None:
-        self._artifact = artifact
+        # Moved forecasts take the place of the artifact's own: two tables a workload would be 24 MiB for a thousand.
+        self._forecasts = dict(artifact.workloads)
+        self._artifact = replace(artifact, workloads=self._forecasts)
         known = {**dict.fromkeys(artifact.failed), **artifact.workloads}
         self._names = name_index(known)
         self._anchor.reset()
-        self._moved, self._until, self._asked_until, self._buckets = {}, {}, {}, {}
+        self._until, self._asked_until, self._buckets = {}, {}, {}
         self._memory = {name: self._memory.get(name, WorkloadMemory()) for name in known}
         self.counters.reloads += 1
         log.info("artifact %s loaded: %d workloads, trained %s", artifact.sha256[:12], len(known), artifact.trained_at)
@@ -193,10 +197,10 @@ class Engine:
 
     async def _build(self, artifact: PredictorArtifact, reading: Reading | None) -> None:
         entries: dict[str, Entry] = {}
-        for workload, forecast in artifact.workloads.items():
-            if self._behind(workload, forecast):
-                await asyncio.to_thread(self._follow, workload, forecast)  # milliseconds; requests go on
-            entries[workload] = self._entry(workload, self._moved.get(workload, forecast), None, reading)
+        for workload in list(self._forecasts):
+            if self._behind(workload, self._forecasts[workload]):
+                await asyncio.to_thread(self._follow, workload, self._forecasts[workload])  # requests go on
+            entries[workload] = self._entry(workload, self._forecasts[workload], None, reading)
             await asyncio.sleep(0)
         for workload, why in artifact.failed.items():
             if workload not in entries:
@@ -238,7 +242,7 @@ class Engine:
             moved = self._anchor.move(forecast, start, values, self.clock())
             if moved is None:
                 return
-            self._moved[workload] = moved
+            self._forecasts[workload] = moved
         self._until[workload] = end
         edge = int(end.timestamp())
         self._buckets[step, _key(workload)] = {at: value for at, value in buckets.items() if at >= edge}

@@ -1,19 +1,19 @@
 """How do a thousand forecasts fit into a small process? The artifact, read so that little of it stays in memory.
 
-The file is mapped, hashed and cut into workloads without copying; each table becomes arrays of eight bytes a number
-(a tuple of floats takes 32), scores and checks are left to the model card, and the state that a refresh needs stays in
-the file until it is asked for. What an artifact is belongs to `forecast.artifact`, whose errors are raised here too.
+The file is mapped, hashed and cut into workloads without copying; each table becomes arrays of four or eight bytes a
+number (a tuple of floats takes 32), scores and checks are left to the model card, and the state that a refresh needs
+stays in the file until it is asked for. What an artifact is belongs to `forecast.artifact`, as do the errors.
 """
 
 import hashlib
 import mmap
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError
@@ -29,13 +29,15 @@ MAX_ARTIFACT_BYTES = 1 << 30
 class StoredState(Mapping[str, Any]):
     """A workload's refresh state, still as JSON in the mapped file."""
 
-    def __init__(self, raw: msgspec.Raw) -> None:
-        """Keep the place, not the content."""
+    def __init__(self, raw: msgspec.Raw, text: mmap.mmap) -> None:
+        """Keep the place in the mapped `text`, not the content."""
         self._raw = raw
+        self._text = text
 
     def parse(self) -> dict[str, Any]:
         """The state as plain values."""
         found: dict[str, Any] = msgspec.json.decode(self._raw)
+        _forget_pages(self._text)
         return found
 
     def __getitem__(self, key: str) -> Any:
@@ -102,9 +104,8 @@ def load(folder: Path) -> PredictorArtifact:
             f"{HASH} says {promised}...; promote it again"
         )
     document = _parse(text, folder)
-    workloads = {name: _workload(name, raw, folder) for name, raw in document.workloads.items()}
-    if hasattr(text, "madvise"):
-        text.madvise(mmap.MADV_DONTNEED)  # the pages come back from the file when a state is parsed
+    workloads = {name: _workload(name, raw, text, folder) for name, raw in document.workloads.items()}
+    _forget_pages(text)
     return PredictorArtifact(
         document.schema_version,
         document.trained_at,
@@ -114,6 +115,12 @@ def load(folder: Path) -> PredictorArtifact:
         document.policy,
         digest,
     )
+
+
+def _forget_pages(text: mmap.mmap) -> None:
+    """Give the file's pages back; they return from the file when they are needed."""
+    if hasattr(text, "madvise"):
+        text.madvise(mmap.MADV_DONTNEED)
 
 
 def _parse(text: mmap.mmap, folder: Path) -> _Document:
@@ -130,7 +137,7 @@ def _parse(text: mmap.mmap, folder: Path) -> _Document:
         raise ArtifactAltered(f"the predictor artifact in {folder} breaks its schema: {error}") from error
 
 
-def _workload(name: str, raw: msgspec.Raw, folder: Path) -> WorkloadForecast:
+def _workload(name: str, raw: msgspec.Raw, text: mmap.mmap, folder: Path) -> WorkloadForecast:
     try:
         state = msgspec.json.decode(raw, type=_State).state
         entry = _entry().validate_json(bytes(raw))
@@ -144,7 +151,7 @@ def _workload(name: str, raw: msgspec.Raw, folder: Path) -> WorkloadForecast:
         table=compact(entry.table),
         scores={},
         checks=(),
-        state=StoredState(state) if entry.state is not None else None,
+        state=StoredState(state, text) if entry.state is not None else None,
     )
 
 
@@ -154,8 +161,12 @@ def compact(table: ForecastTable) -> ForecastTable:
     Raises:
         ArtifactAltered: Its columns have different lengths.
     """
-    columns = (table.q50, table.q90, table.lower, table.peak_q50, table.peak_q90)
-    if len({len(column) for column in columns}) != 1:
+    columns = {item.name: getattr(table, item.name) for item in fields(table)}
+    columns = {name: column for name, column in columns.items() if isinstance(column, tuple) and column}
+    if len({len(column) for column in columns.values()}) > 1:
         raise ArtifactAltered("a forecast table has columns of different lengths; promote it again")
-    arrays = (cast("tuple[float, ...]", array("d", column)) for column in columns)
-    return ForecastTable(table.start, table.step_seconds, *arrays)
+    # Peaks become whole replicas, where the seventh digit can be one more; the others are shown with four digits.
+    arrays: dict[str, Any] = {
+        name: array("d" if name.startswith("peak") else "f", column) for name, column in columns.items()
+    }
+    return replace(table, **arrays)

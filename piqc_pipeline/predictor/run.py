@@ -6,6 +6,7 @@ One worker is enough: it answers thousands of requests a second; more replicas a
 import json
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from piqc_pipeline.errors import UsageError
-from piqc_pipeline.predictor import bounds
+from piqc_pipeline.predictor import bounds, heap
 from piqc_pipeline.predictor.anchor import LiveAnchor
 from piqc_pipeline.predictor.engine import Engine, EngineOptions
 from piqc_pipeline.predictor.lean import load
@@ -60,6 +61,8 @@ def serve(
         PrometheusError: The token or CA of Prometheus cannot be read.
     """
     log_json("debug" if debug else "info")
+    heap.use_one_arena()
+    sys.setswitchinterval(0.001)  # a refresh in its thread lets requests in after 1 ms, not 5
     token = BearerToken(token_file) if token_file else None
     options = EngineOptions(policy_from_settings(settings), settings.refresh_seconds, read_limits(limits_file))
     source = prometheus_from_settings(settings)

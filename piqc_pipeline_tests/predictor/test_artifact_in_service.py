@@ -52,7 +52,10 @@ def test_lean_artifact_says_what_the_whole_one_says(folder: Path) -> None:
     assert lean.sha256 == whole.sha256 and lean.trained_at == whole.trained_at
     small, full = lean.workloads[CHAT], whole.workloads[CHAT]
     for column in ("q50", "q90", "lower", "peak_q50", "peak_q90"):
-        assert tuple(getattr(small.table, column)) == getattr(full.table, column)
+        exact = column.startswith("peak")
+        assert tuple(getattr(small.table, column)) == pytest.approx(
+            getattr(full.table, column), rel=0 if exact else 1e-6
+        )
     assert (small.accepted, small.valid_until, small.lead_seconds) == (
         full.accepted,
         full.valid_until,

@@ -16,8 +16,10 @@ from piqc_pipeline.scaling.policy import ScalingPolicy
 NOW = datetime(2025, 1, 20, tzinfo=UTC)
 CHAT = "demo/inference/Deployment/chat-8b"
 STEP = 300
-POLICY = ScalingPolicy(max_replicas=20, live_seconds=0)
-"""The rule without its correction between refreshes, so that a test's numbers are the forecast's own."""
+POLICY = ScalingPolicy(
+    u_mid=0.80, u_cap=0.90, u_observed=0.80, u_after_removal=0.85, quantile=0.90, max_replicas=20, live_seconds=0
+)
+"""The rule's numbers written out, without its correction between refreshes: a test's numbers are the forecast's own."""
 
 
 def forecast(workload: str = CHAT, q50: float = 3.0, q90: float = 3.5, **changes: object) -> WorkloadForecast:
