@@ -176,7 +176,7 @@ def _workload_ids(names: list[str], inventory: Sequence[WorkloadInventory]) -> d
         parts = name.strip("/").split("/")
         if name in by_name:
             ids[name] = by_name[name]
-        elif len(parts) == 4:
+        elif len(parts) == 4 and parts[2][:1].isupper():  # Kubernetes' kinds begin with a capital
             ids[name] = name
         elif len(parts) == 2:
             ids[name] = f"{cluster}/{parts[0]}/Workload/{parts[1]}"

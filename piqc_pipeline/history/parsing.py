@@ -5,6 +5,7 @@ specification's `ds, y`. What rows mean for a workload belongs to `files`. Every
 through in batches.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,15 @@ UNITS = {
     "rps": "offered_rate",
     "tokens/s": "offered_rate",
     "replicas": "demand_replicas",
+    "instances": "demand_replicas",
+    "pods": "demand_replicas",
     "gpus": "busy_gpus",
     "busy gpus": "busy_gpus",
 }
 """Unit of the tidy form to the figure it fills."""
+
+_RATE = re.compile(r"(?:requests?|req|queries|tokens?)/(?P<count>\d*) ?(?P<unit>s|sec|min|m|h|hour)$")
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600}
 
 UTILIZATION_LIMIT_PCT = 105.0
 """Counters overshoot 100 % by rounding at most; 900 % is another unit or a fault (dcgm-exporter's sentinel is 9e18)."""
@@ -115,12 +121,12 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _ds_y(raw: pl.LazyFrame, path: Path, unit: str | None) -> pl.LazyFrame:
-    figure = _figure(unit, path) if unit else _share_or_percent(raw, "y", path)
+    figure, factor = _figure(unit, path) if unit else (_share_or_percent(raw, "y", path), 1.0)
     return raw.select(
         "line",
         _time(raw, "ds"),
         pl.lit(path.stem).alias("series"),
-        *_columns({figure: _number(raw, "y")}),
+        *_columns({figure: _number(raw, "y") * factor}),
         _text(raw, "y"),
     )
 
@@ -128,21 +134,22 @@ def _ds_y(raw: pl.LazyFrame, path: Path, unit: str | None) -> pl.LazyFrame:
 def _tidy(raw: pl.LazyFrame, path: Path, has_unit: bool, unit: str | None) -> pl.LazyFrame:
     foreign = pl.lit(False)
     if unit is not None or not has_unit:
-        figure = _figure(unit, path) if unit else _share_or_percent(raw, "value", path)
-        figures = {figure: _number(raw, "value")}
+        figure, factor = _figure(unit, path) if unit else (_share_or_percent(raw, "value", path), 1.0)
+        figures = {figure: _number(raw, "value") * factor}
     else:
         units = _collect(raw.select(pl.col("unit").cast(pl.String).unique()), path)["unit"].drop_nulls().to_list()
-        known = [text for text in sorted(units) if text.strip().lower() in UNITS]
+        known = [text for text in sorted(units) if _known_unit(text) is not None]
         if not known:
             _figure(units[0] if units else None, path)
         figures = {}
         for text in known:
-            name = _figure(text, path)
-            chosen = pl.when(pl.col("unit").cast(pl.String) == text).then(_number(raw, "value"))
+            name, factor = _figure(text, path)
+            chosen = pl.when(pl.col("unit").cast(pl.String) == text).then(_number(raw, "value") * factor)
             figures[name] = pl.coalesce(figures[name], chosen) if name in figures else chosen
         foreign = pl.col("unit").cast(pl.String).is_in(known).not_().fill_null(True)
     series = pl.col("series_id").cast(pl.String).alias("series")
-    text = pl.when(foreign).then(pl.lit("a unit of load")).otherwise(_text(raw, "value")).alias("text")
+    unit_text = pl.col("unit").cast(pl.String).fill_null("none") if has_unit else pl.lit("")
+    text = pl.when(foreign).then(pl.lit("a unit of load: ") + unit_text).otherwise(_text(raw, "value")).alias("text")
     return raw.select("line", _time(raw, "ts"), series, *_columns(figures), text)
 
 
@@ -164,14 +171,26 @@ def _columns(figures: dict[str, pl.Expr]) -> list[pl.Expr]:
     return [figures.get(name, pl.lit(None, pl.Float64)).alias(name) for name in NATIVE_FIGURES]
 
 
-def _figure(unit: str | None, path: Path) -> str:
-    try:
-        return UNITS[(unit or "").strip().lower()]
-    except KeyError:
-        known = ", ".join(UNITS)
-        raise HistoryFileUnreadable(
-            f"cannot read {path}: the unit {unit!r} is no measure of load; name one with --unit: {known}"
-        ) from None
+def _known_unit(unit: str) -> tuple[str, float] | None:
+    """The figure that a unit fills, and what its values are multiplied with; None for a unit that is no load."""
+    text = unit.strip().lower()
+    if text in UNITS:
+        return UNITS[text], 1.0
+    rate = _RATE.match(text)
+    if rate is None:
+        return None
+    return "offered_rate", 1.0 / (int(rate["count"] or 1) * _SECONDS[rate["unit"]])
+
+
+def _figure(unit: str | None, path: Path) -> tuple[str, float]:
+    known = _known_unit(unit or "")
+    if known is not None:
+        return known
+    units = ", ".join(UNITS)
+    raise HistoryFileUnreadable(
+        f"cannot read {path}: the unit {unit!r} is no measure of load; "
+        f"name one with --unit: {units}, requests/5min, ..."
+    )
 
 
 def _share_or_percent(raw: pl.LazyFrame, name: str, path: Path) -> str:

@@ -4,6 +4,7 @@ What may replace what is decided in `table`; a folder or object storage is in `l
 and shuts out all others meanwhile, so every connection here is short: open, one transaction, close.
 """
 
+import itertools
 import re
 import threading
 import time
@@ -254,26 +255,26 @@ class DuckDbStore:
                 f"(schema {version}, this one knows {len(self._migrations)}): "
                 "update piqc, or name another file with PIQC_HISTORY_STORE"
             )
-        if version == len(self._migrations):
-            return connection
-        connection.close()
-        self._migrate(version)
-        return self._waiting(lambda: duckdb.connect(self.location, read_only=read_only))
+        if version < len(self._migrations) and not read_only:
+            self._migrate(connection, version)
+        elif version < len(self._migrations):
+            connection.close()
+            self._open(read_only=False).close()
+            connection = self._waiting(lambda: duckdb.connect(self.location, read_only=True))
+        return connection
 
-    def _migrate(self, version: int) -> None:
-        connection = self._waiting(lambda: duckdb.connect(self.location))
+    def _migrate(self, connection: duckdb.DuckDBPyConnection, version: int) -> None:
         try:
-            version = _schema_version(connection)
             connection.execute("BEGIN TRANSACTION")
             connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
-            for steps in self._migrations[version:]:
-                for statement in steps:
-                    connection.execute(statement)
+            for statement in itertools.chain.from_iterable(self._migrations[version:]):
+                connection.execute(statement)
             connection.execute("DELETE FROM piqc_schema")
             connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
             connection.execute("COMMIT")
-        finally:
+        except BaseException:
             connection.close()
+            raise
 
     def _waiting(self, connect: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
         deadline = time.monotonic() + self._wait_seconds

@@ -165,3 +165,37 @@ def test_series_that_no_inventory_knows_keep_their_names(csv: Path) -> None:
     fetched = fetch(csv, text, CHAT)
     assert fetched.frame["workload"].to_list() == ["prod/a/Series/b.total", CHAT.id]
     assert "a/b/total" in fetched.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("unit", "column", "value"),
+    [
+        ("requests/5min", "offered_rate", 2.0),
+        ("tokens/min", "offered_rate", 10.0),
+        ("instances", "demand_replicas", 600.0),
+        ("%", "utilization", None),
+    ],
+)
+def test_rates_of_any_span_and_counts_are_told_apart(csv: Path, unit: str, column: str, value: float | None) -> None:
+    text = f"ts,series_id,value,unit\n2025-01-06,a,600,{unit}\n"
+    if value is None:
+        with pytest.raises(HistoryFileUnreadable, match="600 % is above 100 %"):
+            fetch(csv, text)
+    else:
+        assert fetch(csv, text).frame[column].to_list() == [value]
+
+
+def test_rows_of_a_unit_that_is_no_load_are_named_and_can_be_left_out(csv: Path) -> None:
+    text = "ts,series_id,value,unit\n2025-01-06,a,50,percent\n2025-01-06,b,1e9,bytes\n"
+    with pytest.raises(HistoryFileUnreadable, match="line 3: not a unit of load: bytes"):
+        fetch(csv, text)
+    assert fetch(csv, text, skip_bad=True).frame["workload"].to_list() == ["file/imported/Series/a"]
+
+
+def test_a_path_of_four_names_is_an_id_only_with_a_kind(csv: Path) -> None:
+    names = ("prod/x/Deployment/a", "helios/earth/vc/gpus")
+    text = "ts,series_id,value,unit\n" + "".join(f"2025-01-06,{name},1,replicas\n" for name in names)
+    assert fetch(csv, text).frame["workload"].to_list() == [
+        "file/helios/Series/earth.vc.gpus",
+        "prod/x/Deployment/a",
+    ]
