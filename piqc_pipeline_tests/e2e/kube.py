@@ -84,3 +84,13 @@ def deployment(name: str, replicas: int, pod: dict[str, Any], **labels: str) -> 
             "template": {"metadata": {"labels": own}, "spec": pod},
         },
     }
+
+
+def service(name: str, app: str, port: int = 8080) -> dict[str, Any]:
+    """A Service in front of the pods labelled `app`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": app}, "ports": [{"port": port, "targetPort": 8080}]},
+    }

@@ -6,10 +6,10 @@ Runs in the cluster on the standard library alone; `program()` is its source.
 import json
 from typing import Any
 
-from piqc_pipeline_tests.e2e.kube import Kube, deployment, restricted, until
+from piqc_pipeline_tests.e2e.kube import Kube, deployment, restricted, service, until
 
 PROGRAM = r"""
-import json, math, re, urllib.parse
+import json, math, re, time, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 def state():
@@ -19,13 +19,13 @@ def state():
     except (OSError, ValueError):
         return {}
 
-def series(demand, stamps):
+def series(demand):
     rows = []
     for key, figures in demand.items():
         namespace, name = key.split("/")
         for rule, value in figures.items():
             metric = {"__name__": rule, "namespace": namespace, "workload": name}
-            rows.append((metric, value, stamps))
+            rows.append((metric, value))
     return rows
 
 class Teller(BaseHTTPRequestHandler):
@@ -44,6 +44,9 @@ class Teller(BaseHTTPRequestHandler):
             fake = now.get("fake", {"status": 503, "body": "{}"})
             return self.say(fake["status"], fake["body"], fake.get("type", "application/json"))
         if url.path.startswith("/api/v1/query"):
+            if now.get("gone"):
+                self.close_connection = True  # who kept a connection open loses it
+                return None
             return self.prometheus(now.get("demand", {}), query)
         self.say(404, {"detail": "no such path"})
 
@@ -53,18 +56,18 @@ class Teller(BaseHTTPRequestHandler):
         text = query.get("query", "")
         if "start" in query:
             stamps = range(int(float(query["start"])), int(float(query["end"])) + 1, int(float(query["step"])))
-            rows = [{"metric": m, "values": [[at, str(v)] for at in stamps]} for m, v, _ in series(demand, None)
+            rows = [{"metric": m, "values": [[at, str(v)] for at in stamps]} for m, v in series(demand)
                     if m["__name__"] == "workload:gpu_demand:replicas"]
             return self.answer("matrix", rows)
-        at = float(query.get("time", 0))
+        at = time.time()
         wanted = re.search(r'namespace="([^"]+)",workload="([^"]+)"', text)
         if wanted:
-            found = demand.get("/".join(wanted.groups()), {}).get("workload:gpu_demand:replicas")
+            found = state().get("keda", {}).get("/".join(wanted.groups()))
             share = float(re.search(r"/ ?([0-9.]+)", text)[1])
             value = None if found is None else math.ceil(found / share - 1e-9)
             rows = [] if value is None else [{"metric": {}, "value": [at, str(value)]}]
             return self.answer("vector", rows)
-        rows = [{"metric": m, "value": [at, str(v)]} for m, v, _ in series(demand, None)
+        rows = [{"metric": m, "value": [at, str(v)]} for m, v in series(demand)
                 if text.startswith("{") or m["__name__"] == "workload:gpu_demand:replicas"]
         self.answer("vector", rows)
 
@@ -141,15 +144,6 @@ class Teller:
         )
 
     def prometheus_exists(self, exists: bool) -> None:
-        """Point the Service named prometheus at the pod, or at nothing."""
+        """Point the Service named prometheus at the pod, or at nothing; connections that are kept open end."""
         self.kube.apply(service("prometheus", "teller" if exists else "nobody"), namespace=self.namespace)
-
-
-def service(name: str, app: str, port: int = 8080) -> dict[str, Any]:
-    """A Service in front of the pods labelled `app`."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"selector": {"app": app}, "ports": [{"port": port, "targetPort": 8080}]},
-    }
+        self.tell(gone=not exists)

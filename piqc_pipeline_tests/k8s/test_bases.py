@@ -115,7 +115,7 @@ def test_predictor_leaves_its_service_before_it_stops_and_keeps_one_pod_ready() 
 def test_claim_variant_reads_the_current_model_of_the_pipelines_volume() -> None:
     (pod,) = pod_templates(one("predictor-claim", "Deployment", "capacity-predictor"))
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "piqc-data", "readOnly": True}
-    assert pod["containers"][0]["args"][-1] == "/model/model/current"
+    assert pod["containers"][0]["args"][-1] == "/model/piqc/model/current"
 
 
 def test_rules_never_apply_rate_to_a_gauge() -> None:
