@@ -4,14 +4,18 @@ One call for the shells: snapshot and artifact in, plans out. The rule itself is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from piqc_pipeline.errors import ScalingError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
+from piqc_pipeline.scaling.demand import demand_of, paired
 from piqc_pipeline.scaling.limits import limits_from_snapshot
-from piqc_pipeline.scaling.plan import DemandForecast, ReplicaPlan, plan_workload
+from piqc_pipeline.scaling.plan import DemandForecast, PlanStep, ReplicaPlan, plan_workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
+
+FRESH = timedelta(minutes=10)
+"""A snapshot older than this says nothing of demand now."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ def plan_fleet(
         now: Aware UTC.
         horizon: How far to plan.
         failed: `PredictorArtifact.failed`: why a workload has no forecast.
-        demand_now: Live demand by workload id, replicas at 100 %.
+        demand_now: Live demand by workload id, replicas at 100 %. A workload without a forecast is planned on the
+            snapshot's own readings where they are fresh and none is given.
         high_demand: Quantile 0.95 of demand by workload id.
         highest_demand: Quantile 0.999 of demand by workload id. Without it no maximum comes from demand: a forecast
             alone must not keep the reactive trigger from answering a burst that was seen before.
@@ -78,10 +83,13 @@ def plan_fleet(
         except ScalingError as error:
             left_out[workload.id] = str(error)
             continue
+        seen = (demand_now or {}).get(workload.id)
+        if seen is None and (forecast is None or not forecast.accepted) and abs(now - snapshot.taken_at) < FRESH:
+            seen = demand_of(snapshot, workload).replicas
         plans.append(
             plan_workload(
                 forecast,
-                (demand_now or {}).get(workload.id),
+                seen,
                 limits,
                 policy,
                 now,
@@ -92,3 +100,34 @@ def plan_fleet(
             )
         )
     return FleetPlan(tuple(plans), left_out)
+
+
+def pair_plans(prefill: ReplicaPlan, decode: ReplicaPlan, least: float, most: float) -> tuple[ReplicaPlan, ReplicaPlan]:
+    """Plans of a prefill and a decode role whose ratio stays within limits: step by step the smaller one is raised.
+
+    Args:
+        prefill: Plan of the prefill role.
+        decode: Plan of the decode role, on the same steps.
+        least: Fewest prefill replicas a decode replica, above 0.
+        most: Most of them.
+
+    Returns:
+        Both plans; a count never exceeds its own maximum, which is said where it matters.
+    """
+    ones, others = [], []
+    for one, other in zip(prefill.steps, decode.steps, strict=False):
+        wanted = paired(one.replicas, other.replicas, least, most)
+        ones.append(_raised(one, prefill, wanted[0], f"{decode.limits.name} has {wanted[1]}"))
+        others.append(_raised(other, decode, wanted[1], f"{prefill.limits.name} has {wanted[0]}"))
+    return (
+        replace(prefill, steps=(*ones, *prefill.steps[len(ones) :])),
+        replace(decode, steps=(*others, *decode.steps[len(others) :])),
+    )
+
+
+def _raised(step: PlanStep, plan: ReplicaPlan, wanted: int, why: str) -> PlanStep:
+    count = plan.limits.clamp(wanted)
+    if count <= step.replicas:
+        return step
+    short = f", {wanted} would keep the ratio" if wanted > count else ""
+    return replace(step, replicas=count, binding="pair", explain=f"{count} replicas: {why}{short}; {step.explain}")

@@ -191,7 +191,11 @@ def _units_per_pod(own: list[Pod], fallback: float) -> float:
 
 
 def _free_units(node: Node, pods: tuple[Pod, ...], workload_id: str, resources: set[str]) -> float:
-    installed = sum(pool.allocatable_units or 0 for pool in node.pools if pool.resource in resources)
+    """Units that the workload may take; of devices shared in time, one a device: slices add no capacity 1:1."""
+    pools = [pool for pool in node.pools if pool.resource in resources]
+    installed = sum(pool.allocatable_units or 0 for pool in pools)
+    shared = [pool.units_per_device for pool in pools if pool.sharing in ("time-slicing", "mps")]
+    slices = max((units for units in shared if units), default=1.0)
     held = sum(
         1.0 if request.units is None else request.units
         for pod in pods
@@ -199,6 +203,8 @@ def _free_units(node: Node, pods: tuple[Pod, ...], workload_id: str, resources: 
         for request in pod.requests
         if request.resource in resources
     )
+    if slices > 1:
+        return max(0.0, math.floor(installed / slices) - math.ceil(held / slices))
     return max(0.0, installed - held)
 
 

@@ -16,8 +16,9 @@ from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.shortfall import CapacityShortfall, count_of, shortfalls
 
-Binding = Literal["fc50", "fcq", "observed", "min", "max", "hold"]
-"""Which term set a count: median of the forecast, its quantile, live demand, a limit, or the hold on scale-in."""
+Binding = Literal["fc50", "fcq", "observed", "min", "max", "hold", "pair"]
+"""Which term set a count: median of the forecast, its quantile, live demand, a limit, the hold on scale-in, or the
+ratio to the other role of a prefill/decode pair."""
 
 LIVE_DELAY_SECONDS = 60.0
 """Live demand is a mean over two minutes."""

@@ -156,3 +156,9 @@ def test_a_quota_of_zero_is_an_error_that_names_the_namespace():
 def test_a_policy_that_cannot_be_meant_is_refused(fields):
     with pytest.raises(UsageError):
         ScalingPolicy(**fields)
+
+
+def test_slices_of_a_device_shared_in_time_add_no_capacity():
+    # Two devices shared four ways are eight slices, and capacity for two replicas.
+    pool = AcceleratorPool(GPU, "nvidia", "T4", 16.0, 8, 8, units_per_device=4.0, sharing="time-slicing")
+    assert maximum((node("a", 0, pools=(pool,)),), (pod("own", "a", 1),), gpus_per_replica=1.0) == 2
