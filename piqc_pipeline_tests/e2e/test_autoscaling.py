@@ -6,6 +6,8 @@ own trigger two replicas, unless a test raises them, so that the two can be told
 """
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from piqc_pipeline.forecast.artifact import load
-from piqc_pipeline.scaling.keda import render
+from piqc_pipeline.scaling.keda import render, write_overlay
 from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.options import ManifestOptions
 from piqc_pipeline.scaling.plan import plan_workload
@@ -46,7 +47,18 @@ class World:
     kube: Kube
     namespace: str
     teller: Teller
-    seen: list[int] = field(default_factory=list)
+    manifests: Path
+    before: list[dict[str, Any]] = field(default_factory=list)
+    """What `piqc diff` said before the manifests were applied."""
+
+    def diff(self) -> list[dict[str, Any]]:
+        """What `piqc diff` says of the written manifests."""
+        piqc = Path(sys.executable).with_name("piqc")
+        command = [piqc, "diff", self.manifests, "--kubeconfig", self.kube.kubeconfig, "--format", "json"]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        assert done.returncode == (0 if all(row["state"] == "same" for row in found) else 1), done.stderr
+        return found
 
     def observe(self, demand: float | None) -> None:
         """What Prometheus says to KEDA's trigger; None: the series is gone, for the predictor too."""
@@ -107,7 +119,7 @@ def world(kube: Kube, namespace: str, images: Images, tmp_path_factory: pytest.T
     workload = f"e2e/{namespace}/Deployment/{NAME}"
     now = datetime.now(UTC)
     teller = Teller(kube, namespace, images.predictor)
-    world = World(kube, namespace, teller)
+    world = World(kube, namespace, teller, folder / "manifests")
     world.observe(LOW)
     pod = restricted(images.pause, [], container={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     kube.apply(deployment(NAME, 1, pod), namespace=namespace)
@@ -130,9 +142,9 @@ def world(kube: Kube, namespace: str, images: Images, tmp_path_factory: pytest.T
     limits = ReplicaLimits(workload, 1, MAXIMUM, gpus_per_replica=1.0)
     plan = plan_workload(forecast, LOW, limits, POLICY, now)
     options = ManifestOptions(prometheus_url=teller.prometheus_url, server_version="v1.36.3", recording_rules=False)
-    for path, text in render([plan], POLICY, options).items():
-        if path.endswith("scaledobject.yaml") and not path.startswith(("hpa/", "literal/")):
-            kube.apply(yaml.safe_load(text))
+    write_overlay(render([plan], POLICY, options), world.manifests)
+    world.before = world.diff()
+    kube.run("apply", "-k", str(world.manifests))
     yield world
     kube.run("-n", namespace, "delete", "scaledobject", "--all", check=False)
     kube.run("delete", "-k", str(folder / "p"), "--ignore-not-found", "--wait=false", check=False)
@@ -184,6 +196,18 @@ def test_replicas_reach_the_plan(world: World) -> None:
     assert body["desired_replicas"] in (5, 6) and world.replicas() == body["desired_replicas"]
     observed = 2  # 1.4 / 0.80
     assert world.replicas() > observed
+
+
+def test_diff_equals_what_the_server_holds(world: World) -> None:
+    assert [row["state"] for row in world.before] == ["missing"]
+    assert [row["state"] for row in world.diff()] == ["same"]
+    world.kube.run("diff", "-k", str(world.manifests))  # exits 1 on any difference
+    patch = '{"spec": {"maxReplicaCount": 7}}'
+    world.kube.run("-n", world.namespace, "patch", "scaledobject", NAME, "--type=merge", "-p", patch)
+    (row,) = world.diff()
+    assert row["changes"] == [{"path": "spec.maxReplicaCount", "live": 7, "written": MAXIMUM}]
+    world.kube.run("apply", "-k", str(world.manifests))
+    assert [row["state"] for row in world.diff()] == ["same"]
 
 
 def test_live_demand_above_the_forecast_lifts_replicas_and_lets_them_down_again(world: World) -> None:
