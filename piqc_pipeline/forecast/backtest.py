@@ -157,7 +157,7 @@ def backtest(series: DemandSeries, options: BacktestOptions | None = None) -> Se
     end, first = len(grid.values), len(grid.values) - options.days * grid.day
     if first < 2 * grid.day:
         return SeriesResult(*head, skipped=f"under two days of demand before the {options.days} scored days")
-    played = _replay(grid, first, options)
+    played = replayed(grid, first, options)
     scale = 1.0 if series.unit == "percent" else 100.0 / float(np.nanmax(series.demand))
     errors = _errors(played, first, end, scale, options)
     covered, losses = _quantile_scores(played, first, scale)
@@ -171,7 +171,14 @@ def backtest(series: DemandSeries, options: BacktestOptions | None = None) -> Se
     )
 
 
-def _replay(grid: Grid, first: int, options: BacktestOptions) -> Replay:
+def replayed(grid: Grid, first: int, options: BacktestOptions) -> Replay:
+    """Every member and reference, replayed over the scored days and the nights before them.
+
+    Args:
+        grid: The series.
+        first: First scored origin.
+        options: What is scored.
+    """
     least = 2 * grid.day
     cutoffs = [first + grid.day * night for night in range(-WARM_NIGHTS, options.days)]
     cutoffs = [cutoff for cutoff in cutoffs if cutoff >= least] or [first]
