@@ -120,8 +120,11 @@ def workload_figures(
     fit, room = _fit(workload, held, memory, prices, unknown)
     tier = _tier_usd_per_day(workload, held, prices)
     misplaced = _misplaced(workload, fit, room, mean, len(values), prices, unknown)
-    units = [part.holding.units for part in held]
-    devices = [part.holding.devices for part in held]
+    units: list[float | None] = [part.holding.units for part in held]
+    devices: list[float | None] = [part.holding.devices for part in held]
+    if not held and any(pod.readings for pod in pods if pod.holds):
+        # It uses devices that it did not request: how many are its own nobody can say, so not 0 either.
+        units, devices = [None], [None]
     return WorkloadFigures(
         id=workload.id,
         cluster=workload.cluster,

@@ -144,6 +144,15 @@ def test_pods_without_a_request_have_no_known_cost() -> None:
     assert why(found, "cost") == "its pods request no accelerator"
 
 
+def test_devices_used_without_a_request_are_unknown_in_number_and_cost() -> None:
+    stowaway = pod("a", "n", 0, readings=readings(*(60.0,) * 8))
+    report = assess(cluster([node("n")], [stowaway], [workload()]), PRICES)
+    (found,) = report.workloads
+    assert (found.accelerator_count, found.devices, found.usd_per_hour) == (None, None, None)
+    assert report.summary.spend_usd_per_hour is None
+    assert report.summary.unallocated_usd_per_day == 0.0
+
+
 def test_a_slice_has_the_memory_of_its_profile() -> None:
     slices = pool(
         7, "NVIDIA-A100-SXM4-80GB", resource="nvidia.com/mig-1g.10gb", units_per_device=7.0, sharing="mig",
