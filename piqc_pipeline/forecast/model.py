@@ -91,7 +91,9 @@ class ForecastTable:
         q90: Demand that the bucket exceeds one time in ten.
         lower: Demand that the bucket undercuts one time in ten.
         peak_q50: Median of the maximum over the lead window that starts with the bucket.
-        peak_q90: 90 % quantile of that maximum: what the replica rule needs.
+        peak_q90: 90 % quantile of that maximum.
+        peak_q95: 95 % quantile of it, calibrated in the first bucket and scaled alike in the others: what the replica
+            rule needs. Empty in artifacts that were made without it.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = WIRE
@@ -103,6 +105,7 @@ class ForecastTable:
     lower: tuple[float, ...]
     peak_q50: tuple[float, ...]
     peak_q90: tuple[float, ...]
+    peak_q95: tuple[float, ...] = ()
 
     @property
     def ts(self) -> tuple[datetime, ...]:
