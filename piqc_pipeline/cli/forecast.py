@@ -262,7 +262,7 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
 @click.option("--days", type=click.IntRange(1, 60), default=4, show_default=True, help="Days scored, the last ones.")
 @click.option("--series", "only", multiple=True, help="Only these series.")
 @click.option("--exclude", multiple=True, help="Leave these series out.")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes; else one a core.")
 @click.option("--no-prophet", is_flag=True, help="Leave Prophet out: 20 times faster.")
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines: one object a series, then the pooled one.")
 def backtest_command(
@@ -271,7 +271,7 @@ def backtest_command(
     days: int,
     only: tuple[str, ...],
     exclude: tuple[str, ...],
-    workers: int,
+    workers: int | None,
     no_prophet: bool,
     as_json: bool,
 ) -> int:
@@ -279,7 +279,7 @@ def backtest_command(
     from functools import partial
 
     from piqc_pipeline.forecast.backtest import BacktestOptions, backtest
-    from piqc_pipeline.forecast.parallel import in_order
+    from piqc_pipeline.forecast.parallel import cores, in_order
     from piqc_pipeline.forecast.pooled import pooled
 
     options = BacktestOptions(days, horizons or BacktestOptions().horizons_seconds, not no_prophet)
@@ -288,7 +288,7 @@ def backtest_command(
         raise TraceUnreadable(f"no series of {file} is left to score; check --series and --exclude")
     results: list[SeriesResult] = []
     with _progress(len(series), "scoring") as progress:
-        for result in in_order(partial(backtest, options=options), series, min(workers, len(series))):
+        for result in in_order(partial(backtest, options=options), series, min(workers or cores(), len(series))):
             results.append(result)
             progress(result.series_id)
             if as_json:

@@ -5,12 +5,13 @@ Numbers that a refresh starts from are kept in full (float64); misses and profil
 
 import base64
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from piqc_pipeline.errors import ArtifactAltered
-from piqc_pipeline.forecast.calendar import Calendar
+from piqc_pipeline.forecast.calendar import Calendar, KnownEvent
 from piqc_pipeline.forecast.combine import HALF_LIVES_DAYS, Losses
 from piqc_pipeline.forecast.grid import Floats, Grid
 from piqc_pipeline.forecast.intervals import PastMisses
@@ -48,6 +49,10 @@ def to_plain(live: Live) -> dict[str, Any]:
         "step": grid.step_seconds,
         "zone": grid.calendar.zone,
         "country": grid.calendar.country,
+        "events": [
+            [event.name, event.start.isoformat(), event.end.isoformat(), event.workload, event.factor]
+            for event in grid.calendar.events
+        ],
         "history": encode(grid.values[first:]),
         "unknown": np.flatnonzero(~grid.known[first:]).tolist(),
         "names": list(live.names),
@@ -134,7 +139,11 @@ def _from_plain(plain: Mapping[str, Any]) -> Live:
     values = decode(plain["history"])
     known = np.ones(len(values), dtype=bool)
     known[plain["unknown"]] = False
-    calendar = Calendar(plain["zone"], plain["country"])
+    events = tuple(
+        KnownEvent(name, datetime.fromisoformat(start), datetime.fromisoformat(end), workload, float(factor))
+        for name, start, end, workload, factor in plain["events"]
+    )
+    calendar = Calendar(plain["zone"], plain["country"], events)
     grid = Grid(values, known, known, float(plain["start"]), int(plain["step"]), calendar)
     names = tuple(plain["names"])
     losses = plain["losses"]

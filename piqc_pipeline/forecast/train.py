@@ -52,6 +52,9 @@ LEAST_SAMPLES = 24
 LEAST_HOURS = 6.0
 """Under this much history there is nothing to learn from: the plain fallback is used."""
 
+CENSORED_LIMIT = 0.05
+"""Above this share of saturated buckets the forecast is marked a lower bound (autoscaling design, E.1)."""
+
 ADAPTING_DAYS = 1.5
 """The adaptive level starts half a day before the last day, which it is scored on."""
 
@@ -155,7 +158,10 @@ def data_card(series: DemandSeries) -> DataCard:
     """What a forecast is made from."""
     known = np.isfinite(series.demand)
     censored = None if series.censored is None or not known.any() else float(series.censored[known].mean())
-    return DataCard(series.start, series.end, int(known.sum()), int((~known).sum()), censored, series.notes)
+    notes = series.notes
+    if censored is not None and censored > CENSORED_LIMIT:
+        notes = (*notes, f"demand was cut off by saturation in {censored:.0%} of the buckets: a lower bound")
+    return DataCard(series.start, series.end, int(known.sum()), int((~known).sum()), censored, notes)
 
 
 def _learn(
