@@ -151,10 +151,11 @@ def many(workloads: int, processes: int, with_prophet: bool) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    series = [made_up(number) for number in range(workloads)]
+    series = (made_up(number) for number in range(workloads))
+    end = made_up(0).end
     policy = TrainPolicy(with_prophet=with_prophet, prophet_nights=1)
     began, cpu = time.monotonic(), cpu_seconds()
-    candidate = train_in_processes(series, series[0].end, policy, workers=processes)
+    candidate = train_in_processes(series, end, policy, workers=processes)
     wall, cpu = time.monotonic() - began, cpu_seconds() - cpu
     done.set()
     watcher.join()

@@ -44,7 +44,7 @@ def _wire() -> TypeAdapter[_Shard]:
 
 
 def train_in_processes(
-    series: Sequence[DemandSeries],
+    series: Iterable[DemandSeries],
     now: datetime,
     policy: TrainPolicy,
     *,
@@ -57,7 +57,7 @@ def train_in_processes(
     Memory stays bounded: a process holds one series, and finished forecasts are taken as they come.
 
     Args:
-        series: Demand of the workloads.
+        series: Demand of the workloads; taken only as fast as it is worked through, so an iterator need not hold all.
         now: The instant taken as now.
         policy: How.
         workers: Processes.
