@@ -20,7 +20,7 @@ from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
 from piqc_pipeline.cluster.requests import held
-from piqc_pipeline.cluster.reservations import without_reservations
+from piqc_pipeline.cluster.reservations import sharers, without_reservations
 from piqc_pipeline.cluster.workloads import Described, build_workload, describe
 from piqc_pipeline.facts.snapshot import (
     AcceleratorPool,
@@ -92,7 +92,8 @@ class Assembly:
             prober.ask_prometheus(prometheus)
         if self.options.collect_runtime:
             silent = prober.unread({question.key for question in questions if question.resource is not None})
-            prober.ask_exporters(signs.exporters(self.objects.pods or [], self._nodes_of(silent)))
+            prober.ask_exporters(signs.exporters(self.objects.pods or [], self._nodes_of(silent)), self._alone())
+            prober.share_readings(sharers(self.pods, self.objects.pods or []))
             prober.ask_engines(questions)
             if prometheus is not None:
                 prober.ask_prometheus_for_engines(prometheus, questions, self.now.timestamp())
@@ -208,6 +209,21 @@ class Assembly:
             or pod.workload_id in self.described
             or bool(pod.readings)
         )
+
+    def _alone(self) -> dict[str, tuple[tuple[str, str], int]]:
+        """By node: the one pod that holds every whole device of it, and how many."""
+        holders: dict[str, list[tuple[tuple[str, str], float]]] = defaultdict(list)
+        for key, pod in self.pods.items():
+            if pod.holds and pod.node and pod.requests:
+                whole = all(request.sharing == "none" and request.units for request in pod.requests)
+                holders[pod.node].append((key, sum(request.units or 0 for request in pod.requests) if whole else 0))
+        found = {}
+        for name, rows in holders.items():
+            node = self.nodes.get(name)
+            capacity = sum(pool.capacity_units or 0 for pool in node.pools) if node else 0
+            if len(rows) == 1 and rows[0][1] and rows[0][1] == capacity:
+                found[name] = (rows[0][0], capacity)
+        return found
 
     def _nodes_of(self, keys: Iterable[tuple[str, str]]) -> set[str]:
         return {node for key in keys if (node := self.pods[key].node)}

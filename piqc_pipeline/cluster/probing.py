@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -122,9 +122,16 @@ class Prober:
                 self._keep(question, scrape, "prometheus")
                 self.told[question.key].prefixes = metrics.metric_prefixes(scrape.later)
 
-    def ask_exporters(self, exporters: Sequence[tuple[str, Target, int]]) -> None:
-        """Read the pages of the device exporters (node, target, port) and keep what they say of which pod."""
-        pages: dict[str, Page] = {}
+    def ask_exporters(
+        self, exporters: Sequence[tuple[str, Target, int]], alone: Mapping[str, tuple[PodKey, int]]
+    ) -> None:
+        """Read the pages of the device exporters (node, target, port) and keep what they say of which pod.
+
+        Args:
+            exporters: Whom to ask.
+            alone: By node: the one pod that holds all of its devices, and how many; theirs they are, named or not.
+        """
+        pages: dict[str, tuple[str, Page]] = {}
 
         def task(node: str, target: Target, port: int) -> None:
             reply = self.answers.fetch(target, port, "/metrics")
@@ -132,12 +139,23 @@ class Prober:
                 if reply.text is None:
                     self.exporter_problems[node] = reply
                 else:
-                    pages[f"{target.namespace}/{target.pod}"] = parse(reply.text, DEVICE_PREFIXES)
+                    pages[f"{target.namespace}/{target.pod}"] = (node, parse(reply.text, DEVICE_PREFIXES))
 
         self._run("exporters", [lambda a=a: task(*a) for a in exporters])  # type: ignore[misc]
-        devices = read_devices([pages[name] for name in sorted(pages)], "dcgm")
-        self.devices += devices
-        self.take_devices(devices)
+        for name in sorted(pages):
+            node, page = pages[name]
+            devices = read_devices([page], "dcgm")
+            holder = alone.get(node)
+            if holder is not None and len(devices) == holder[1] and not any(use.pod for use in devices):
+                devices = tuple(replace(use, pod=holder[0]) for use in devices)
+            self.devices += devices
+        self.take_devices(self.devices)
+
+    def share_readings(self, sharers: Mapping[PodKey, Sequence[PodKey]]) -> None:
+        """Give the pods that share a card what the exporter says of the placeholder that holds it for them."""
+        for holder, keys in sharers.items():
+            for key in keys:
+                self.told[key].readings = self.told[key].readings or self.told[holder].readings
 
     def take_devices(self, devices: Sequence[DeviceUse]) -> None:
         """Give each pod the devices that an exporter names it for."""

@@ -1,6 +1,7 @@
 """What of a cluster's text may be shown? No secret, no control character, no endless message."""
 
 import re
+from functools import lru_cache
 
 SECRET_NAME = re.compile(
     r"(?i)(api[-_]?key|token(?!iz|s\b|s_|-mode)|secret|passw|pwd|credential|private[-_]?key|access[-_]?key|auth(?!or)|"
@@ -40,6 +41,7 @@ def is_secret_name(name: str) -> bool:
     return SECRET_NAME.search(plain) is not None
 
 
+@lru_cache(maxsize=8192)
 def hide_secrets(text: str) -> str:
     """The text without values that look like secrets, or stand behind a name that does."""
     text = _SECRET_VALUE.sub(HIDDEN, text)

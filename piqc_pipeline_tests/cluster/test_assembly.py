@@ -327,3 +327,33 @@ def test_a_claim_that_was_not_read_is_an_unknown_amount(tmp_path: Path) -> None:
     snapshot = scan(tmp_path, node("n0", None), pod("p", [container(gpus=None, args=VLLM)], spec=spec))
     assert list(amounts(snapshot, "p").values()) == [None]
     assert snapshot.read_failed
+
+
+DCGM = container("e", "nvcr.io/nvidia/k8s/dcgm-exporter:3.3", None, ports=[{"containerPort": 9400}])
+
+
+def test_devices_without_pod_labels_are_those_of_the_one_pod_that_holds_the_whole_node(tmp_path: Path) -> None:
+    page = "".join(f'DCGM_FI_DEV_GPU_UTIL{{gpu="{n}",UUID="GPU-{n}",pod=""}} {n}\n' for n in range(2))
+    answers = {"monitoring/dcgm": {"pages": {"9400/metrics": page}}}
+    exporter = pod("dcgm", [DCGM], namespace="monitoring")
+    whole = scan(tmp_path, node("n0", "2"), exporter, pod("p", [container(gpus=2, args=VLLM)]), answers=answers)
+    assert [r.utilization_pct for r in pods(whole)["p"].readings] == [0.0, 1.0]
+    both = [pod(name, [container(gpus=1, args=VLLM)]) for name in ("p", "q")]
+    halves = pods(scan(tmp_path, node("n0", "2"), exporter, *both, answers=answers))
+    assert halves["p"].readings == () == halves["q"].readings, "which is whose is not told"
+
+
+def test_a_fraction_has_the_readings_of_the_card_that_a_placeholder_holds_for_it(tmp_path: Path) -> None:
+    # run-ai/fake-gpu-operator: the exporter names runai-reservation-gpu-..., not the workload that uses the card.
+    group = {"runai-gpu-group": "g1"}
+    holder = pod("runai-reservation-gpu-x", [container(image="reserve")], labels=group, namespace="runai-reservation")
+    sharer = pod("frac", [container(gpus=None, args=VLLM)], labels=group, meta={"annotations": {"gpu-fraction": "0.5"}})
+    page = (
+        'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-7a",namespace="runai-reservation",pod="runai-reservation-gpu-x"} 30\n'
+        'DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-5f",namespace="",pod=""} 0\n'
+    )
+    answers = {"monitoring/dcgm": {"pages": {"9400/metrics": page}}}
+    found = pods(
+        scan(tmp_path, node("n0", "2"), holder, sharer, pod("dcgm", [DCGM], namespace="monitoring"), answers=answers)
+    )
+    assert [r.utilization_pct for r in found["frac"].readings] == [30.0]
