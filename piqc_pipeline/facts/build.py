@@ -53,6 +53,9 @@ REQUIRED_OF_VLLM = (
     "vllm.maxNumSeqs",
 )
 
+VLLM_INSIDE = ("vllm", "llm-d")
+"""Engines whose arguments and metrics are vLLM's own."""
+
 FAMILIES = ("llama", "mixtral", "mistral", "qwen", "gemma", "deepseek", "phi", "falcon", "gpt-oss", "granite", "bge")
 """Families that model names carry; the architecture is stated with low confidence, because a name is no config."""
 
@@ -160,6 +163,7 @@ class _WorkloadFacts:
         self._snapshot = snapshot
         self._workload = workload
         self._pods = pods
+        self._of_vllm = workload.engine.name in VLLM_INSIDE
         self._facts: dict[str, Fact] = {}
 
     def all(self) -> dict[str, Fact]:
@@ -216,10 +220,9 @@ class _WorkloadFacts:
 
     def _arguments(self) -> None:
         model = self._workload.model
-        of_vllm = self._workload.engine.name == "vllm"
 
         def put(keys: tuple[str, ...], value: FactValue | None, units: str | None = None) -> None:
-            kept = tuple(key for key in keys if of_vllm or not key.startswith("vllm."))
+            kept = tuple(key for key in keys if self._of_vllm or not key.startswith("vllm."))
             self._put(kept, value, type="k8s_api", method="arguments and environment", confidence="high", units=units)
 
         put(("runtime.dtype", "vllm.dtype"), model.dtype)
@@ -311,14 +314,15 @@ class _WorkloadFacts:
                 keys, value, type="metrics", method=method, confidence=confidence, units=units, ref=runtime.source
             )
 
-        put("obs.vllm.healthy", runtime.healthy)
-        put(("obs.vllm.tokensPerSec", "obs.tps.avg"), runtime.generation_tokens_per_second, "tokens/s")
-        put("obs.vllm.promptTokensPerSec", runtime.prompt_tokens_per_second, "tokens/s")
-        put("obs.vllm.requestsRunning", runtime.requests_running)
-        put("obs.vllm.requestsWaiting", runtime.requests_waiting)
-        put("obs.vllm.kvCacheUsagePct", runtime.kv_cache_usage_pct, "%")
+        said = "obs.vllm" if self._of_vllm else "obs.engine"
+        put(f"{said}.healthy", runtime.healthy)
+        put((f"{said}.tokensPerSec", "obs.tps.avg"), runtime.generation_tokens_per_second, "tokens/s")
+        put(f"{said}.promptTokensPerSec", runtime.prompt_tokens_per_second, "tokens/s")
+        put(f"{said}.requestsRunning", runtime.requests_running)
+        put(f"{said}.requestsWaiting", runtime.requests_waiting)
+        put(f"{said}.kvCacheUsagePct", runtime.kv_cache_usage_pct, "%")
         hits = runtime.prefix_cache_hit_pct
-        put("obs.vllm.prefixCacheHitRate", None if hits is None else hits / 100, "ratio")
+        put(f"{said}.prefixCacheHitRate", None if hits is None else hits / 100, "ratio")
         self._latency("obs.ttft", runtime.time_to_first_token, runtime)
         self._latency("obs.tpot", runtime.time_per_output_token, runtime)
         self._latency("obs.requestLatency", runtime.end_to_end, runtime)

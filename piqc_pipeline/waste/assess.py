@@ -13,8 +13,10 @@ from piqc_pipeline.waste.capacity import count_capacity, holdings
 from piqc_pipeline.waste.efficiency import weighted_mfu_pct
 from piqc_pipeline.waste.figures import Bucket, PendingPod, PoolCapacity, WasteReport, WasteSummary, WorkloadFigures
 from piqc_pipeline.waste.findings import find
+from piqc_pipeline.waste.held import Held, price_holdings
 from piqc_pipeline.waste.prices import PriceList
-from piqc_pipeline.waste.workloads import HOURS_PER_DAY, Held, price_holdings, told_by_pod, workload_figures
+from piqc_pipeline.waste.utilization import HOURS_PER_DAY
+from piqc_pipeline.waste.workloads import told_by_pod, workload_figures
 
 DAYS_PER_YEAR = 365
 UNAVAILABLE: tuple[Bucket, ...] = ("unhealthy", "cordoned", "not_ready", "tainted")

@@ -5,87 +5,23 @@ Which accelerators it holds is answered by `capacity.py`; the totals of the clus
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from piqc_pipeline.facts.snapshot import AcceleratorReading, Node, Pod, Unknown, Workload
-from piqc_pipeline.waste.capacity import Holding
-from piqc_pipeline.waste.catalog import Product
+from piqc_pipeline.facts.snapshot import Pod, Unknown, Workload
 from piqc_pipeline.waste.efficiency import mfu_pct, peak_flops, usd_per_1k_tokens
-from piqc_pipeline.waste.figures import Fit, PoolCapacity, Price, WorkloadFigures
+from piqc_pipeline.waste.figures import Fit, WorkloadFigures
 from piqc_pipeline.waste.fit import Room, judge_fit, smaller_products, tier_overpay_usd_per_hour
+from piqc_pipeline.waste.held import Held, joined, why_unpriced
 from piqc_pipeline.waste.prices import PriceList
+from piqc_pipeline.waste.utilization import HOURS_PER_DAY, idle_usd_per_day, measure
 
 _T = TypeVar("_T")
 
-HOURS_PER_DAY = 24
-SOURCE_ORDER = ("dcgm", "prometheus", "engine", "exec")
-"""Of several sources for the same pod the first that states a utilization is taken."""
-
-SAME_WITHIN_POINTS = 1.0
-"""Devices that a pod sees beyond its request are alike, and any of them may stand for its own, within this spread."""
-
 NVSWITCH_FROM_GPUS = 8
-SHOWN_REASONS = 3
 
 AGE_FLAG_HOURS = 72.0
 """A workload older than this is marked in the table."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """One pod's part of one pool, priced."""
-
-    holding: Holding
-    pool: PoolCapacity | None
-    product: Product | None
-    price: Price | None
-
-    @property
-    def usd_per_hour(self) -> float | None:
-        """Cost of this part; None where the count or the price is unknown."""
-        if self.price is None or self.holding.devices is None:
-            return None
-        return self.holding.devices * self.price.usd_per_hour
-
-    @property
-    def shared(self) -> bool:
-        """True where the device is shared without a partition, so that its use belongs to nobody in particular."""
-        if self.pool is not None and self.pool.sharing in ("time-slicing", "mps", "fraction"):
-            return True
-        return any(
-            request.sharing in ("time-slicing", "mps", "fraction")
-            for request in self.holding.pod.requests
-            if request.resource == self.holding.resource
-        )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The utilization of the devices of one pod, percent each."""
-
-    pod: Pod
-    values: tuple[float, ...]
-    source: str
-
-
-def price_holdings(
-    holdings: Iterable[Holding], pools: dict[tuple[str, str], PoolCapacity], nodes: dict[str, Node], prices: PriceList
-) -> list[Held]:
-    """What each holding costs, by the product and the labels of its node."""
-    found: dict[tuple[str, str], tuple[Product | None, Price | None]] = {}
-    held = []
-    for holding in holdings:
-        key = (holding.node, holding.resource)
-        pool, node = pools.get(key), nodes.get(holding.node)
-        if key not in found:
-            name = pool.product if pool else None
-            price = prices.find(name, node.labels) if pool and node else None
-            found[key] = (prices.catalog.find(name), price)
-        product, price = found[key]
-        held.append(Held(holding, pool, product, price))
-    return held
 
 
 def workload_figures(
@@ -112,12 +48,13 @@ def workload_figures(
         unknown.append(Unknown(f"use, tokens and fit of {workload.id}", "none of its pods stands on a node"))
         return _nothing_placed(workload, now, unknown)
     usd = _usd_per_hour(workload, held, unknown)
-    measured = _measured(workload, pods, held, unknown)
+    measured = measure(workload, pods, held, unknown)
     values = [value for part in measured for value in part.values]
     mean = math.fsum(values) / len(values) if values else None
-    idle = _idle_usd_per_day(measured, held)
+    idle = idle_usd_per_day(measured, held)
     tokens, mfu, flops, per_1k = _efficiency(workload, pods, held, unknown)
     fit, room = _fit(workload, held, memory, prices, unknown)
+    unknown.extend(_unstated(workload, held))
     tier = _tier_usd_per_day(workload, held, prices)
     misplaced = _misplaced(workload, fit, room, mean, len(values), prices, unknown)
     units: list[float | None] = [part.holding.units for part in held]
@@ -160,6 +97,23 @@ def workload_figures(
         nodes=len({pod.node for pod in pods if pod.holds and pod.node}),
         unknown=(*_of_itself(workload, pods), *unknown),
     )
+
+
+def _unstated(workload: Workload, held: Sequence[Held]) -> Iterable[Unknown]:
+    """Why figures that hang on the workload's identity are missing."""
+    model = workload.model
+    if not workload.is_inference:
+        yield Unknown(f"model, tokens, MFU and fit of {workload.id}", "no inference engine was recognized")
+    elif model.parameters_total is None:
+        named = model.name or model.served_name
+        why = "its name states no size that can be relied on" if named else "the model is unknown"
+        yield Unknown(f"parameters of {workload.id}", why)
+    elif model.parameters_active is None:
+        yield Unknown(f"active parameters of {workload.id}", "how many experts a token meets is unknown")
+    if held and not any(part.pool and part.pool.product for part in held):
+        yield Unknown(f"accelerator of {workload.id}", why_unpriced(held[0]))
+    if workload.created_at is None:
+        yield Unknown(f"age of {workload.id}", "its owner does not say when it was made")
 
 
 def _of_itself(workload: Workload, pods: Sequence[Pod]) -> list[Unknown]:
@@ -249,95 +203,11 @@ def _usd_per_hour(workload: Workload, held: Sequence[Held], unknown: list[Unknow
     if not held:
         unknown.append(Unknown(f"cost of {workload.id}", "its pods request no accelerator"))
         return None
-    reasons = sorted({_why_unpriced(part) for part in held if part.usd_per_hour is None})
+    reasons = sorted({why_unpriced(part) for part in held if part.usd_per_hour is None})
     if reasons:
-        unknown.append(Unknown(f"cost of {workload.id}", _joined(reasons)))
+        unknown.append(Unknown(f"cost of {workload.id}", joined(reasons)))
         return None
     return _sum([part.usd_per_hour for part in held])
-
-
-def _why_unpriced(part: Held) -> str:
-    if part.pool is None:
-        return f"node {part.holding.node} or its {part.holding.resource} could not be read"
-    if part.pool.product is None:
-        return f"no label names the product of {part.holding.resource} on node {part.holding.node}"
-    if part.price is None:
-        return f"no price of {part.pool.product}; add it with --prices"
-    return f"how many share a device of {part.holding.resource} on node {part.holding.node} is unknown"
-
-
-def _measured(workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unknown: list[Unknown]) -> list[Measured]:
-    by_pod: dict[str, list[Held]] = {}
-    for part in held:
-        by_pod.setdefault(part.holding.pod.uid or part.holding.pod.name, []).append(part)
-    measured: list[Measured] = []
-    reasons: dict[str, int] = {}
-    for pod in pods:
-        parts = by_pod.get(pod.uid or pod.name, [])
-        if not pod.holds or not (parts or pod.readings):
-            continue
-        found, why = _utilization_of(pod, parts)
-        if found is not None:
-            measured.append(found)
-        if why is not None:
-            reasons[why] = reasons.get(why, 0) + 1
-    total = sum(reasons.values())
-    if reasons:
-        what = f"utilization of {workload.id}" if not measured else f"utilization of {total} pod(s) of {workload.id}"
-        refused = any(entry.read_failed and "utilization" in entry.what for pod in pods for entry in pod.unknown)
-        unknown.append(Unknown(what, _joined(reasons), read_failed=refused))
-    return measured
-
-
-def _joined(reasons: Iterable[str]) -> str:
-    """At most three reasons, and how many there are beside."""
-    ordered = sorted(reasons)
-    more = [f"and {len(ordered) - SHOWN_REASONS} more reasons"] if len(ordered) > SHOWN_REASONS else []
-    return "; ".join([*ordered[:SHOWN_REASONS], *more])
-
-
-def _utilization_of(pod: Pod, parts: Sequence[Held]) -> tuple[Measured | None, str | None]:
-    """The pod's utilization and, where all or a part of it is unknown, why."""
-    if any(part.shared for part in parts):
-        return None, "the device is shared, so its use is not attributable to one pod"
-    source, readings = _best_source(pod)
-    values = [reading.utilization_pct for reading in readings if reading.utilization_pct is not None]
-    if not values:
-        reason = next((entry.why for entry in pod.unknown if "utilization" in entry.what), None)
-        return None, reason or "no source states it"
-    devices = sum(part.holding.units or 0 for part in parts) or float(len(values))
-    if len(values) > devices:
-        if max(values) - min(values) > SAME_WITHIN_POINTS:
-            return None, f"the pod sees {len(values)} devices and requested {devices:g}; which are its own is unknown"
-        values = [math.fsum(values) / len(values)] * max(1, math.ceil(devices))
-    missing = math.ceil(devices) - len(values)
-    why = f"{missing} of its {devices:g} devices did not answer" if missing > 0 else None
-    return Measured(pod, tuple(values), source), why
-
-
-def _best_source(pod: Pod) -> tuple[str, list[AcceleratorReading]]:
-    for source in SOURCE_ORDER:
-        readings = [reading for reading in pod.readings if reading.source == source]
-        if any(reading.utilization_pct is not None for reading in readings):
-            return source, readings
-    return "none", []
-
-
-def _idle_usd_per_day(measured: Sequence[Measured], held: Sequence[Held]) -> float | None:
-    """Dollars of the unused share of the devices that were measured; others are unknown, not idle."""
-    usd_by_pod: dict[str, tuple[float, float]] = {}
-    for part in held:
-        key = part.holding.pod.uid or part.holding.pod.name
-        if part.usd_per_hour is not None and part.holding.units:
-            usd, units = usd_by_pod.get(key, (0.0, 0.0))
-            usd_by_pod[key] = (usd + part.usd_per_hour, units + part.holding.units)
-    parts = []
-    for one in measured:
-        usd, units = usd_by_pod.get(one.pod.uid or one.pod.name, (0.0, 0.0))
-        if units:
-            unused = math.fsum(1 - min(max(value, 0.0), 100.0) / 100 for value in one.values)
-            parts.append(usd / units * min(unused, units) * HOURS_PER_DAY)
-    return math.fsum(parts) if parts else None
 
 
 def _efficiency(

@@ -77,6 +77,16 @@ def test_an_engine_that_has_no_vllm_facts_owes_none() -> None:
     assert not [entry for entry in bundle.fact_errors if entry.fact_key.startswith("vllm.")]
 
 
+def test_figures_of_another_engine_do_not_bear_the_name_of_vllm() -> None:
+    said = EngineRuntime(healthy=True, source="exec", requests_running=3)
+    snapshot = cluster([node("n")], [pod("a", "n", 1)], [workload(runtime=said, dtype="float16")])
+    sglang = replace(snapshot.workloads[0], engine=replace(snapshot.workloads[0].engine, name="sglang"))
+    facts = values(bundle_of(replace(snapshot, workloads=(sglang,))), "c/inference/Deployment/w")
+    assert facts["obs.engine.requestsRunning"] == 3
+    assert facts["runtime.dtype"] == "float16"
+    assert not [key for key in facts if "vllm" in key]
+
+
 def test_autoscaling_is_told_only_where_autoscalers_could_be_read() -> None:
     scaler = Autoscaler("HorizontalPodAutoscaler", "inference", "hpa", "Deployment", "w", 1, 8, ("External",))
     seen = cluster([node("n")], [pod("a", "n", 1)], [workload(autoscaler=scaler)])

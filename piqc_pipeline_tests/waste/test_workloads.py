@@ -153,6 +153,25 @@ def test_devices_used_without_a_request_are_unknown_in_number_and_cost() -> None
     assert report.summary.unallocated_usd_per_day == 0.0
 
 
+@pytest.mark.parametrize(
+    ("of", "what"),
+    [
+        pytest.param(workload(is_inference=False), "model, tokens, MFU and fit", id="no-engine"),
+        pytest.param(workload(model_name="org/secret"), "parameters", id="no-size"),
+        pytest.param(workload(billions=671, parameters_active=None), "active parameters", id="no-active-size"),
+        pytest.param(workload(created_at=None), "age", id="no-age"),
+    ],
+)
+def test_what_hangs_on_the_identity_is_unknown_with_its_reason(of: Workload, what: str) -> None:
+    assert why(figures([pod("a", "n", 1)], of), f"{what} of {of.id}")
+
+
+def test_an_unnamed_product_is_unknown_with_its_reason() -> None:
+    found = figures([pod("a", "n", 1)], product=None)
+    assert found.accelerator is None
+    assert "no label names the product" in why(found, "accelerator of")
+
+
 def test_a_slice_has_the_memory_of_its_profile() -> None:
     slices = pool(
         7, "NVIDIA-A100-SXM4-80GB", resource="nvidia.com/mig-1g.10gb", units_per_device=7.0, sharing="mig",
