@@ -182,7 +182,10 @@ def prometheus_part(folder: Path, series: int, days: int) -> None:
             "6 s for 1,000 x 7",
             lambda: fill(store, source, START, end, inventory, 300, end + DAY),
         )
-        print(f"rows: {store.read().height:,} (expected {len(inventory) * days * BUCKETS:,})")
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        rows = store.query("SELECT count(*) AS n FROM gpu_utilization")["n"][0]
+        print(f"rows: {rows:,} (expected {len(inventory) * days * BUCKETS:,})")
+        print(f"peak memory {memory:.0f} MiB (asked: under 500)")
     finally:
         server.kill()
         server.wait()
@@ -199,9 +202,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         if options.series and shutil.which("promtool"):
             prometheus_part(Path(name), options.series, 7 * options.weeks)
-            print(
-                f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB (asked: under 500)"
-            )
         elif options.series:
             print("no promtool on PATH (Debian: apt-get install prometheus): that part is left out")
         if options.days:

@@ -102,7 +102,7 @@ def export_command(
             opened,
             cast("Form", form),
             target,
-            workloads=_ids(opened.read, workloads) if workloads else None,
+            workloads=_ids(opened.workloads(), workloads) if workloads else None,
             start=start.replace(tzinfo=UTC) if start else None,
             end=end.replace(tzinfo=UTC) if end else None,
             on_day=lambda: advance(1, None),
@@ -242,11 +242,10 @@ def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
     return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.is_file() else ()
 
 
-def _ids(read: Callable[[], object], names: Sequence[str]) -> list[str]:
+def _ids(known: Sequence[str], names: Sequence[str]) -> list[str]:
     """Ids of the workloads that the names mean."""
     from piqc_pipeline.errors import UsageError
 
-    known = sorted(set(read()["workload"].unique()))  # type: ignore[index]
     ids = []
     for name in names:
         found = [workload for workload in known if workload == name or _short(workload) == name]

@@ -1,6 +1,6 @@
 """How much work was asked for, in replicas? Demand from utilization, and its correction where load was censored.
 
-Method: design notes E.1. Demand does not depend on the replicas we had, until they were saturated: then the load
+Demand does not depend on the replicas we had, until they were saturated: then the load
 signal stops at 100 % and demand is censored. Censored samples are corrected and marked, never dropped.
 """
 

@@ -95,6 +95,11 @@ class ParquetLake:
         days = self._scan("gpu_utilization").select(pl.col("ts").dt.truncate("1d").unique())
         return _collected(days, {"ts": HISTORY_SCHEMA["ts"]})["ts"].sort().to_list()
 
+    def workloads(self) -> list[str]:
+        """Ids of all workloads that have rows, sorted."""
+        names = self._scan("gpu_utilization").select(pl.col("workload").unique())
+        return _collected(names, {"workload": pl.String()})["workload"].sort().to_list()
+
     def newest(self) -> datetime | None:
         """End of the newest bucket; None for an empty lake."""
         ends = pl.col("ts") + pl.duration(seconds=pl.col("step_seconds"))

@@ -33,6 +33,7 @@ from piqc_pipeline.history.signals import (
 GPU_RESOURCES = "nvidia_com_.*|amd_com_gpu"
 """Accelerator resources as kube-state-metrics writes them."""
 MAX_REREAD_SERIES = 50
+SPARSE_SECONDS = 7200
 SEEN_SCHEMA = {"series": pl.Int32(), "ts": pl.Datetime("us", "UTC"), "seen": pl.Int32()}
 
 
@@ -75,12 +76,15 @@ class PrometheusSource:
             PrometheusError: Unreachable, refused, timed out, or an answer that is none.
         """
         start, end = floor_to(start, bucket_seconds), floor_to(end, bucket_seconds)
-        windows = [(max(start, day), min(end, day + timedelta(days=1))) for day in days_between(start, end)]
+        # Whole days are asked for and cut afterwards: what a pod or signal is worth is judged by its day, so that a
+        # part of a day gives the same rows as the day.
+        windows = [(day, day + timedelta(days=1)) for day in days_between(start, end)]
         with PrometheusClient(self._access, self._transport) as client, _pool(self._workers) as pool:
             parts = list(
                 pool.map(lambda window: self._day(client, window[0], window[1], inventory, bucket_seconds), windows)
             )
         frame = pl.concat([part.frame for part in parts]) if parts else empty_history()
+        frame = frame.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
         warnings = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
         return FetchedHistory(frame.sort("workload", "ts"), warnings)
 
@@ -248,17 +252,15 @@ class _Day:
         return counts, expected
 
     def _usual_count(self, name: str) -> int:
-        """The most common number of samples in a bucket, from three instants of the window."""
-        span = self._end - self._start
-        counts: list[float] = []
-        for share in (0.25, 0.5, 0.95):
-            moment = floor_to(self._start + span * share, self._bucket) + timedelta(
-                seconds=self._bucket, milliseconds=-1
-            )
-            counts += self._client.query(f"count_over_time({name}[{self._bucket}s])", moment).values.tolist()
-        if not counts:
+        """The most common number of samples in a bucket: of one every two hours, or of all where those are empty."""
+        query = f"count_over_time({name}[{self._bucket}s])"
+        first, last = self._start.timestamp() + self._bucket - 0.001, self._end.timestamp() - 0.001
+        counts = self._client.query_range(query, first, last, max(SPARSE_SECONDS, self._bucket)).values
+        if not len(counts):
+            counts = self._ask(query).values
+        if not len(counts):
             return 1
-        values, frequencies = np.unique(np.array(counts, dtype=np.int64), return_counts=True)
+        values, frequencies = np.unique(counts.astype(np.int64), return_counts=True)
         return int(values[np.argmax(frequencies)])
 
     def _without_sentinels(

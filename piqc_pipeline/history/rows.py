@@ -1,6 +1,6 @@
 """How do one day's samples of devices and engines become rows of the table? Pure arithmetic on frames.
 
-Where samples come from belongs to `prometheus`; formulas of demand to `demand` (design notes E.1). A device without
+Where samples come from belongs to `prometheus`; formulas of demand to `demand`. A device without
 samples is missing, not idle: the seen ones stand for all from 80 % on, below it the figure is unknown.
 """
 

@@ -1,6 +1,7 @@
 """Which metric tells load, how well, and in which unit? Names are those of the exporters and engines.
 
-Order and confidence: design notes B.2 and E.1. `DCGM_FI_DEV_GPU_UTIL` says that some kernel ran, so it comes last: one
+Work first, then how full the engines are, then hardware: vendors' and llm-d's guides agree that batch size and queue
+tell load where duty cycle does not. `DCGM_FI_DEV_GPU_UTIL` says (NVML) that some kernel ran, so it comes last: one
 request and sixty look alike.
 """
 

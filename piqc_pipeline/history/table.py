@@ -75,6 +75,10 @@ class HistoryStore(Protocol):
         """UTC midnights of the days that have rows."""
         ...
 
+    def workloads(self) -> list[str]:
+        """Ids of all workloads that have rows, sorted."""
+        ...
+
     def newest(self) -> datetime | None:
         """End of the newest bucket; None for an empty table."""
         ...

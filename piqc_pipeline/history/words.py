@@ -7,7 +7,7 @@ from piqc_pipeline.history.profile import LoadProfile, Span, WorkloadProfile
 WEAK, STRONG = 0.3, 0.6
 """Below the first a pattern is called weak, from the second on strong."""
 LOWER_BOUND_CENSORED_PCT = 5.0
-"""Censored share of busy hours above which a forecast is a lower bound (design notes E.1)."""
+"""Censored share of busy hours above which a forecast is a lower bound."""
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 

@@ -51,8 +51,9 @@ def fetched(series: list[tuple[dict[str, str], str]], **answer: Any) -> FetchedH
         if "/label/" in request.url.path:
             return httpx.Response(200, json={"status": "success", "data": ["DCGM_FI_DEV_GPU_UTIL"]})
         form = httpx.QueryParams(request.content.decode())
-        if form["query"].startswith("count_over_time") and "<" in form["query"]:
-            result = []
+        if form["query"].startswith("count_over_time"):
+            counts = [] if "<" in form["query"] else series
+            result = [{"metric": labels, "values": [[float(form["start"]), "10"]]} for labels, _ in counts]
         elif form["query"].endswith("s]"):
             result = [{"metric": labels, "values": [[DAY.timestamp(), value]]} for labels, value in series]
         elif request.url.path.endswith("/query"):

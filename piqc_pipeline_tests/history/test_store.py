@@ -69,12 +69,14 @@ def test_reading_filters_by_range_and_workload(location: str) -> None:
     read = store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10), ["prod/inference/Deployment/chat"])
     assert read["utilization"].to_list() == [0.2]
     assert store.newest() == DAY + timedelta(minutes=15)
+    assert store.workloads() == ["prod/inference/Deployment/chat", "prod/inference/Deployment/embed"]
 
 
 def test_a_store_that_does_not_exist_is_empty_and_is_not_created(location: str) -> None:
     store = open_store(location)
     assert store.read().is_empty()
     assert store.days() == []
+    assert store.workloads() == []
     assert store.newest() is None
     assert not Path(location).exists()
 
