@@ -34,6 +34,18 @@ def test_base_renders_to_valid_objects(base: str) -> None:
         validate(document)
 
 
+@pytest.mark.parametrize("base", [base for base in BASES if base.startswith("scaler")])
+def test_overlay_of_the_demo_renders_to_valid_objects_with_two_triggers(base: str) -> None:
+    from piqc_pipeline.scaling.schema import problems
+
+    documents = rendered(base)
+    assert documents
+    for document in documents:
+        assert problems(document) == []
+        if document["kind"] == "ScaledObject":
+            assert document["spec"]["triggers"][-1]["name"] == "observed"
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_every_pod_passes_the_restricted_level_with_requests_and_a_memory_limit(base: str) -> None:
     for document in rendered(base):
