@@ -11,7 +11,7 @@ import dagster as dg
 
 from piqc_pipeline.defs.automation import JOBS, SCHEDULES
 from piqc_pipeline.defs.collect import cluster_snapshot, coverage_report, facts_bundle, waste_report
-from piqc_pipeline.defs.forecast import demand_model, loads_and_predicts, predictor_artifact
+from piqc_pipeline.defs.forecast import demand_model, demand_model_checks, loads_and_predicts, predictor_artifact
 from piqc_pipeline.defs.history import gpu_utilization, gpu_utilization_checks, load_profile
 from piqc_pipeline.defs.partitions import days_of
 from piqc_pipeline.defs.report import capacity_report
@@ -32,7 +32,7 @@ ASSETS = [
     keda_manifests,
     capacity_report,
 ]
-CHECKS = [gpu_utilization_checks, loads_and_predicts, keda_manifest_checks]
+CHECKS = [gpu_utilization_checks, demand_model_checks, loads_and_predicts, keda_manifest_checks]
 """Checks that can run alone; those that an asset makes itself are declared with it."""
 
 

@@ -1,4 +1,4 @@
-"""What runs when, without anybody pressing a button? Four jobs, three schedules.
+"""What runs when, without anybody pressing a button? Five jobs, three schedules.
 
 Schedules are stopped until a user starts them: one that runs from the first minute makes every developer's instance
 scan clusters.
@@ -54,7 +54,14 @@ everything_job = dg.define_asset_job(
     description="The whole graph for one day, or for a range in one run.",
     tags={MAX_RUNTIME_TAG: "21600", "dagster-k8s/config": _k8s("2", "4Gi")},
 )
-JOBS = [collect_job, history_job, train_job, everything_job]
+train_shards_job = dg.define_asset_job(
+    "train_shards",
+    TRAINED,
+    description="As `train`, with a process a step: for hundreds of workloads, whose shards train side by side.",
+    executor_def=dg.multiprocess_executor,
+    tags={MAX_RUNTIME_TAG: "14400", "dagster-k8s/config": _k8s("4", "8Gi")},
+)
+JOBS = [collect_job, history_job, train_job, train_shards_job, everything_job]
 
 
 def _tick(context: dg.ScheduleEvaluationContext) -> datetime:

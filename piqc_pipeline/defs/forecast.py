@@ -2,32 +2,21 @@
 
 import math
 import time
-from collections.abc import Iterable
-from datetime import timedelta
-from statistics import median
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from piqc_pipeline.defs.display import numbers, picture, table, verdict
+from piqc_pipeline.defs.display import numbers, verdict
 from piqc_pipeline.defs.partitions import SINGLE_RUN
-from piqc_pipeline.defs.resources import HISTORY_POOL, OWNERS, Materialized, Pipeline, checks_of, one_sentence
-from piqc_pipeline.errors import ForecastError, PiqcError
+from piqc_pipeline.defs.resources import OWNERS, Materialized, Pipeline, checks_of, one_sentence
+from piqc_pipeline.defs.shards import join_shards, split_demand, train_one_shard
+from piqc_pipeline.errors import PiqcError
 
 if TYPE_CHECKING:
-    from piqc_pipeline.forecast.model import CandidateModel, CheckOutcome, WorkloadForecast
-    from piqc_pipeline.forecast.policy import TrainPolicy
-    from piqc_pipeline.settings import Settings
+    from piqc_pipeline.forecast.model import CheckOutcome, PredictorArtifact, WorkloadForecast
 
 GROUP = "forecast"
-MODELS = {
-    "ensemble": "forecast",
-    "prophet": "Prophet alone",
-    "last_value": "last value",
-    "same_time_yesterday": "same time yesterday",
-    "sma_60": "60-minute mean",
-}
-"""The forecast and what it is measured against, as they are shown."""
 CHECKS = {
     "mae_below_10_pp": "The error 30 minutes ahead is at most 10 points of utilization, over the last 24 hours.",
     "rmse_recorded": "The root mean squared error is known.",
@@ -37,126 +26,41 @@ CHECKS = {
 BLOCKING = ("mae_below_10_pp", "beats_reference")
 
 
-def train_policy(settings: "Settings") -> "TrainPolicy":
-    """How to train, as the settings say."""
-    from piqc_pipeline.forecast.calendar import Calendar
-    from piqc_pipeline.forecast.policy import TrainPolicy
-
-    return TrainPolicy(
-        train_days=settings.train_days,
-        lead_seconds=round(settings.lead_time_seconds),
-        refresh_seconds=round(settings.refresh_seconds),
-        calendar=Calendar(zone=settings.workload_timezone),
-    )
-
-
-@dg.asset(
-    deps=["gpu_utilization"],
+@dg.graph_asset(
+    ins={"gpu_utilization": dg.AssetIn(dagster_type=dg.Nothing)},
     group_name=GROUP,
     kinds={"prophet", "numpy"},
     owners=OWNERS,
     backfill_policy=SINGLE_RUN,
-    pool=HISTORY_POOL,
-    check_specs=checks_of("demand_model", CHECKS, blocking=BLOCKING),
 )
-@one_sentence
-def demand_model(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
+def demand_model(gpu_utilization: Any) -> Any:
     """A forecast of each workload's demand, trained on the last weeks and judged on days it had not seen.
 
     Demand is utilization x ready replicas: utilization falls when replicas are added, so that a forecast of it would
     learn our own scaling. Each workload has its own verdict: one that fails stays reactive, the others are used.
-    What follows in the run is held up only where none was accepted.
+    What follows in the run is held up only where none was accepted. Many workloads are trained by shard, side by side.
     """
-    from piqc_pipeline.forecast.artifact import write_candidate
-    from piqc_pipeline.forecast.plots import forecast_plot
-    from piqc_pipeline.forecast.series import series_from_history
-    from piqc_pipeline.forecast.train import train
-    from piqc_pipeline.history.store import open_store
-
-    settings, now = pipeline.settings, pipeline.now
-    start = now - timedelta(days=settings.train_days)
-    rows = open_store(settings.store_location()).read(start, now)
-    if rows.is_empty():
-        raise ForecastError(
-            f"cannot train: the history at {settings.store_location()} has no rows from {start:%Y-%m-%d} to "
-            f"{now:%Y-%m-%d}; materialize gpu_utilization for these days first"
-        )
-    series = series_from_history(rows)
-    candidate = train(series, now, train_policy(settings), previous=_promoted(pipeline))
-    folder = write_candidate(candidate, pipeline.model_dir / "candidate")
-    return dg.MaterializeResult(
-        metadata={
-            **numbers(_headline(candidate)),
-            "errors": _errors(candidate.workloads.values()),
-            "forecast": picture("demand and its forecast", forecast_plot(series, candidate.workloads)),
-            "not_trained": table(["workload", "why"], list(candidate.failed.items())),
-            "trained_at": candidate.trained_at.isoformat(),
-            "folder": dg.MetadataValue.path(folder),
-        },
-        check_results=[_over_workloads(name, candidate) for name in CHECKS],
-    )
+    return join_shards(split_demand(gpu_utilization).map(train_one_shard).collect())
 
 
-def _promoted(pipeline: Pipeline) -> "dict[str, WorkloadForecast]":
-    """The forecasts in use, whose fits of earlier nights are reused; none where there are none to trust."""
-    from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
+@dg.multi_asset_check(name="demand_model_checks", specs=checks_of("demand_model", CHECKS, blocking=BLOCKING))
+def demand_model_checks(pipeline: dg.ResourceParam[Pipeline]) -> Iterator[dg.AssetCheckResult]:
+    """Reads the verdicts of the candidate that was written last."""
     from piqc_pipeline.forecast.artifact import load
 
     try:
-        return dict(load(pipeline.artifact_dir).workloads)
-    except (ArtifactMissing, ArtifactAltered):
-        return {}
+        candidate = load(pipeline.model_dir / "candidate")
+    except PiqcError as error:
+        for name in CHECKS:
+            yield verdict(
+                name, False, measured=None, limit="a candidate", unit="", says=str(error), blocking=name in BLOCKING
+            )
+        return
+    for name in CHECKS:
+        yield _over_workloads(name, candidate)
 
 
-def _headline(candidate: "CandidateModel") -> dict[str, float | None]:
-    """Figures that are plotted over time: medians over workloads, and each workload's own error."""
-    from piqc_pipeline.forecast.model import LAST_DAY_30M
-
-    figures: dict[str, float | None] = {
-        "workloads_accepted": len(candidate.accepted),
-        "workloads_rejected": len(candidate.rejected),
-    }
-    forecasts = list(candidate.workloads.values())
-    for model in MODELS:
-        scores = [forecast.scores[model][LAST_DAY_30M] for forecast in forecasts if _scored(forecast, model)]
-        for figure in ("mae_pp", "rmse_pp", "mae_demand", "rmse_demand"):
-            known = [value for score in scores if (value := getattr(score, figure)) is not None]
-            figures[f"{figure}_{model}"] = median(known) if known else None
-    covered = [forecast.coverage_q90 for forecast in forecasts if forecast.coverage_q90 is not None]
-    figures["coverage_q90"] = median(covered) if covered else None
-    return figures
-
-
-def _scored(forecast: "WorkloadForecast", model: str) -> bool:
-    from piqc_pipeline.forecast.model import LAST_DAY_30M
-
-    return LAST_DAY_30M in forecast.scores.get(model, {})
-
-
-def _errors(forecasts: "Iterable[WorkloadForecast]") -> dg.MetadataValue:
-    """The table of errors 30 minutes ahead over the last 24 hours, in points of utilization."""
-    from piqc_pipeline.forecast.model import LAST_DAY_30M
-
-    rows: list[list[object]] = []
-    for forecast in forecasts:
-        scores = [forecast.scores.get(model, {}).get(LAST_DAY_30M) for model in MODELS]
-        own = scores[0]
-        rows.append(
-            [
-                forecast.workload,
-                "yes" if forecast.accepted else "no",
-                *(score.mae_pp if score else None for score in scores),
-                own.rmse_pp if own else None,
-                own.mae_demand if own else None,
-                forecast.coverage_q90,
-                "; ".join(forecast.reasons),
-            ]
-        )
-    header = ["workload", "accepted", *(f"MAE {shown}, pp" for shown in MODELS.values())]
-    return table([*header, "RMSE forecast, pp", "MAE forecast, replicas", "coverage of q90", "why not"], rows)
-
-
-def _over_workloads(name: str, candidate: "CandidateModel") -> dg.AssetCheckResult:
+def _over_workloads(name: str, candidate: "PredictorArtifact") -> dg.AssetCheckResult:
     """One check over all workloads: it fails where one fails, and blocks only where no workload was accepted."""
     outcomes = {
         forecast.workload: check
@@ -174,7 +78,7 @@ def _over_workloads(name: str, candidate: "CandidateModel") -> dg.AssetCheckResu
         limit=worst.limit if worst and worst.limit is not None else "recorded",
         unit=f"{worst.unit}, worst of {len(outcomes)} workloads" if worst else "no workload",
         says=says or f"All {len(outcomes)} workloads pass.",
-        blocking=name in BLOCKING and not candidate.accepted,
+        blocking=name in BLOCKING and not any(one.accepted for one in candidate.workloads.values()),
     )
 
 

@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from piqc_pipeline.definitions import ASSETS, build_defs, defs
+from piqc_pipeline.defs import shards
 from piqc_pipeline.defs.resources import NETWORK_RETRIES
 
 GRAPH = {
@@ -88,32 +89,42 @@ def test_an_asset_has_owner_kinds_a_range_in_one_run_and_words_for_the_user(asse
     assert len(spec.description) > 80
 
 
-@pytest.mark.parametrize("asset", ASSETS, ids=lambda asset: asset.key.path[-1])
+PLAIN = [asset for asset in ASSETS if isinstance(asset.node_def, dg.OpDefinition)]
+
+
+@pytest.mark.parametrize("asset", PLAIN, ids=lambda asset: asset.key.path[-1])
 def test_an_asset_says_that_it_returns_no_value_to_be_pickled(asset: dg.AssetsDefinition) -> None:
     step = inspect.unwrap(asset.op.compute_fn.decorated_fn)  # type: ignore[union-attr]
     assert step.__annotations__["return"] is dg.MaterializeResult
 
 
 def test_only_assets_that_talk_to_the_network_try_again() -> None:
-    retried = {asset.key.path[-1] for asset in ASSETS if asset.op.retry_policy == NETWORK_RETRIES}
+    retried = {asset.key.path[-1] for asset in PLAIN if asset.op.retry_policy == NETWORK_RETRIES}
     assert retried == {"cluster_snapshot", "gpu_utilization"}
 
 
 def test_steps_that_open_the_duckdb_file_share_one_pool() -> None:
-    pooled = {asset.key.path[-1] for asset in ASSETS if asset.op.pool == "history"}
+    pooled = {asset.key.path[-1] for asset in PLAIN if asset.op.pool == "history"}
     assert pooled == {
         "facts_bundle",
         "waste_report",
         "gpu_utilization",
         "load_profile",
-        "demand_model",
         "scaling_replay",
         "capacity_report",
     }
+    assert shards.split_demand.pool == "history"
+    assert shards.train_one_shard.pool is None
+
+
+def test_nothing_passes_between_the_steps_of_a_training() -> None:
+    steps = (shards.split_demand, shards.train_one_shard, shards.join_shards)
+    kinds = [one.dagster_type for step in steps for one in (*step.input_defs, *step.output_defs)]
+    assert all(kind.is_nothing for kind in kinds)
 
 
 def test_each_job_has_a_time_limit_and_what_its_pod_asks_for() -> None:
-    for name in ("collect", "history", "train", "everything"):
+    for name in ("collect", "history", "train", "train_shards", "everything"):
         tags = defs.resolve_job_def(name).tags
         assert int(tags["dagster/max_runtime"]) >= 1800
         assert '"memory"' in tags["dagster-k8s/config"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from piqc_pipeline.defs import collect, forecast, history, report, scaling
+from piqc_pipeline.defs import collect, forecast, history, report, scaling, shards
 from piqc_pipeline.defs.display import MAX_PLOT_BYTES
 from piqc_pipeline.defs.partitions import range_tags
 from piqc_pipeline.defs.resources import Pipeline
@@ -82,7 +82,8 @@ def test_every_asset_is_materialized_in_one_run(demo: Demo) -> None:
     runs = demo.instance.get_runs()
     assert [entry.status for entry in runs] == [dg.DagsterRunStatus.SUCCESS]
     assert len(demo.outcome.figures) == 11
-    assert set(demo.told) == set(demo.outcome.figures)
+    steps_of_training = {"split_demand", "train_one_shard", "join_shards"}
+    assert set(demo.told) == set(demo.outcome.figures) - {"demand_model"} | steps_of_training
 
 
 def test_the_run_fills_all_fourteen_days(demo: Demo) -> None:
@@ -200,12 +201,12 @@ def reject_candidate(pipeline: Pipeline) -> None:
 def test_the_run_stops_after_training_only_where_no_workload_is_accepted(
     copied: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = forecast.train_policy
+    ours = shards.train_policy
     strict = functools.partial(replace, mae_limit_pp=0.0, with_prophet=False)
-    monkeypatch.setattr(forecast, "train_policy", lambda settings: strict(ours(settings)))
+    monkeypatch.setattr(shards, "train_policy", lambda settings: strict(ours(settings)))
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
-            [forecast.demand_model, forecast.predictor_artifact, scaling.keda_manifests],
+            [forecast.demand_model, forecast.demand_model_checks, forecast.predictor_artifact, scaling.keda_manifests],
             instance=instance,
             resources={"pipeline": copied},
             raise_on_error=False,
@@ -215,6 +216,21 @@ def test_the_run_stops_after_training_only_where_no_workload_is_accepted(
     failed = {check.check_name: check for check in result.get_asset_check_evaluations() if not check.passed}
     assert failed["mae_below_10_pp"].severity == dg.AssetCheckSeverity.ERROR
     assert failed["mae_below_10_pp"].metadata["limit"].value == 0.0
+
+
+def test_training_by_shard_gives_the_same_forecasts(copied: Pipeline) -> None:
+    before = artifact.load(copied.model_dir / "candidate").workloads
+    config = {"ops": {"demand_model": {"ops": {"split_demand": {"config": {"workloads_per_shard": 3}}}}}}
+    (copied.model_dir / "current").unlink()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [forecast.demand_model], instance=instance, resources={"pipeline": copied}, run_config=config
+        )
+    steps = {event.step_key for event in result.all_events if event.is_step_success}
+    assert {"demand_model.train_one_shard[shard_0]", "demand_model.train_one_shard[shard_1]"} <= steps
+    after = artifact.load(copied.model_dir / "candidate").workloads
+    assert {name: entry.table for name, entry in after.items()} == {name: entry.table for name, entry in before.items()}
+    assert list((copied.model_dir / "shards").iterdir()) == []
 
 
 def test_a_locked_history_names_the_process_that_holds_it(copied: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

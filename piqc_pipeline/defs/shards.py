@@ -1,0 +1,225 @@
+"""How are many workloads trained side by side? The steps behind `demand_model`, one mapped step a shard.
+
+Pods of a run share no disk for Dagster's own values, so nothing passes between steps but the shard's key, which is part
+of the step's name; everything else lies below the data folder, which all of them reach.
+"""
+
+import json
+import math
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from piqc_pipeline.defs.display import numbers, picture, table
+from piqc_pipeline.defs.resources import HISTORY_POOL, Pipeline, one_sentence
+from piqc_pipeline.errors import ForecastError
+from piqc_pipeline.facts.bundle import write_text
+
+if TYPE_CHECKING:
+    from piqc_pipeline.forecast.model import CandidateModel, WorkloadForecast
+    from piqc_pipeline.forecast.policy import TrainPolicy
+    from piqc_pipeline.settings import Settings
+
+MODELS = {
+    "ensemble": "forecast",
+    "prophet": "Prophet alone",
+    "last_value": "last value",
+    "same_time_yesterday": "same time yesterday",
+    "sma_60": "60-minute mean",
+}
+"""The forecast and what it is measured against, as they are shown."""
+LEFT_BEHIND = timedelta(days=1)
+"""Shards of a run that failed longer ago than this are removed by the next one."""
+
+
+class ShardConfig(dg.Config):
+    """How demand is split.
+
+    Attributes:
+        workloads_per_shard: Workloads that one step trains: 100 take about 10 s, and a step's process 3 s to start.
+    """
+
+    workloads_per_shard: int = 100
+
+
+def train_policy(settings: "Settings") -> "TrainPolicy":
+    """How to train, as the settings say."""
+    from piqc_pipeline.forecast.calendar import Calendar
+    from piqc_pipeline.forecast.policy import TrainPolicy
+
+    return TrainPolicy(
+        train_days=settings.train_days,
+        lead_seconds=round(settings.lead_time_seconds),
+        refresh_seconds=round(settings.refresh_seconds),
+        calendar=Calendar(zone=settings.workload_timezone),
+    )
+
+
+def _folder(context: dg.OpExecutionContext, pipeline: Pipeline) -> Path:
+    """Where the shards of this run lie; a run that was retried finds those of its first try."""
+    return pipeline.model_dir / "shards" / (context.run.root_run_id or context.run_id)
+
+
+@dg.op(ins={"gpu_utilization": dg.In(dg.Nothing)}, out=dg.DynamicOut(dg.Nothing), pool=HISTORY_POOL)
+@one_sentence
+def split_demand(
+    context: dg.OpExecutionContext, config: ShardConfig, pipeline: dg.ResourceParam[Pipeline]
+) -> list[dg.DynamicOutput[None]]:
+    """Reads the last weeks of history once and writes the rows of each shard's workloads to a file."""
+    keys = _write_shards(_folder(context, pipeline), pipeline, config.workloads_per_shard)
+    return [dg.DynamicOutput(None, mapping_key=key) for key in keys]
+
+
+def _write_shards(folder: Path, pipeline: Pipeline, size: int) -> list[str]:
+    import polars as pl
+
+    from piqc_pipeline.forecast.shards import shard_keys
+    from piqc_pipeline.history.store import open_store
+
+    settings, now = pipeline.settings, pipeline.now
+    start = now - timedelta(days=settings.train_days)
+    rows = open_store(settings.store_location()).read(start, now)
+    if rows.is_empty():
+        raise ForecastError(
+            f"cannot train: the history at {settings.store_location()} has no rows from {start:%Y-%m-%d} to "
+            f"{now:%Y-%m-%d}; materialize gpu_utilization for these days first"
+        )
+    _forget_old(folder.parent, now)
+    workloads = rows["workload"].unique().to_list()
+    shards = {f"shard_{i}": keys for i, keys in enumerate(shard_keys(workloads, math.ceil(len(workloads) / size)))}
+    write_text(json.dumps({"now": now.isoformat(), "shards": shards}), folder / "plan.json", "the shards' plan")
+    for name, keys in shards.items():
+        rows.filter(pl.col("workload").is_in(list(keys))).write_parquet(folder / f"{name}.parquet")
+    return list(shards)
+
+
+def _forget_old(shards: Path, now: datetime) -> None:
+    for left in shards.glob("*") if shards.is_dir() else ():
+        if now.timestamp() - left.stat().st_mtime > LEFT_BEHIND.total_seconds():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@dg.op(ins={"shard": dg.In(dg.Nothing)}, out=dg.Out(dg.Nothing))
+@one_sentence
+def train_one_shard(context: dg.OpExecutionContext, pipeline: dg.ResourceParam[Pipeline]) -> None:
+    """Trains and judges the workloads of one shard; one that cannot be trained is named and holds back no other."""
+    import polars as pl
+
+    from piqc_pipeline.forecast.series import series_from_history
+    from piqc_pipeline.forecast.shards import train_shard
+
+    folder, name = _folder(context, pipeline), str(context.get_mapping_key())
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    rows = pl.read_parquet(folder / f"{name}.parquet")
+    train_shard(
+        plan["shards"][name],
+        lambda keys: series_from_history(rows, list(keys)),
+        datetime.fromisoformat(plan["now"]),
+        train_policy(pipeline.settings),
+        folder / name,
+        _promoted(pipeline),
+    )
+
+
+def _promoted(pipeline: Pipeline) -> "dict[str, WorkloadForecast]":
+    """The forecasts in use, whose fits of earlier nights are reused; none where there are none to trust."""
+    from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
+    from piqc_pipeline.forecast.artifact import load
+
+    try:
+        return dict(load(pipeline.artifact_dir).workloads)
+    except (ArtifactMissing, ArtifactAltered):
+        return {}
+
+
+@dg.op(ins={"trained": dg.In(dg.Nothing)}, out=dg.Out(dg.Nothing))
+@one_sentence
+def join_shards(context: dg.OpExecutionContext, pipeline: dg.ResourceParam[Pipeline]) -> dg.Output[None]:
+    """Makes one candidate of all shards, with its errors and its plot."""
+    return dg.Output(None, metadata=_joined(_folder(context, pipeline), pipeline))
+
+
+def _joined(folder: Path, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
+    import polars as pl
+
+    from piqc_pipeline.forecast.artifact import write_candidate
+    from piqc_pipeline.forecast.plots import forecast_plot
+    from piqc_pipeline.forecast.series import series_from_history
+    from piqc_pipeline.forecast.shards import merge_shards
+
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    paths = [path for name in plan["shards"] for path in sorted((folder / name).glob("shard-*.json"))]
+    candidate = merge_shards(paths, datetime.fromisoformat(plan["now"]), train_policy(pipeline.settings))
+    written = write_candidate(candidate, pipeline.model_dir / "candidate")
+    rows = pl.concat([pl.read_parquet(folder / f"{name}.parquet") for name in plan["shards"]])
+    plot = forecast_plot(series_from_history(rows), candidate.workloads)
+    shutil.rmtree(folder, ignore_errors=True)
+    headline = headline_of(candidate)
+    return {
+        **numbers({name: headline.pop(name) for name in ("mae_pp_ensemble", "rmse_pp_ensemble")}),
+        "errors": errors_of(candidate),
+        "forecast": picture("demand and its forecast", plot),
+        **numbers(headline),
+        "not_trained": table(["workload", "why"], list(candidate.failed.items())),
+        "trained_at": dg.MetadataValue.text(candidate.trained_at.isoformat()),
+        "folder": dg.MetadataValue.path(written),
+    }
+
+
+def headline_of(candidate: "CandidateModel") -> dict[str, float | None]:
+    """Figures that are plotted over time: medians over workloads, of each model and of the calibration.
+
+    `error_growth` is drift: the error of the last 24 hours over that of all scored days; above 1 it grows.
+    """
+    from statistics import median
+
+    from piqc_pipeline.forecast.model import DAYS_30M, ENSEMBLE, LAST_DAY_30M
+
+    figures: dict[str, float | None] = {}
+    forecasts = list(candidate.workloads.values())
+    for model in MODELS:
+        scores = [one.scores[model][LAST_DAY_30M] for one in forecasts if LAST_DAY_30M in one.scores.get(model, {})]
+        for figure in ("mae_pp", "rmse_pp", "mae_demand", "rmse_demand"):
+            known = [value for score in scores if (value := getattr(score, figure)) is not None]
+            figures[f"{figure}_{model}"] = median(known) if known else None
+    pairs = [
+        (one.scores.get(ENSEMBLE, {}).get(LAST_DAY_30M), one.scores.get(ENSEMBLE, {}).get(DAYS_30M))
+        for one in forecasts
+    ]
+    growth = [
+        last.mae_demand / days.mae_demand
+        for last, days in pairs
+        if last and days and last.mae_demand and days.mae_demand
+    ]
+    covered = [one.coverage_q90 for one in forecasts if one.coverage_q90 is not None]
+    figures["error_growth"] = median(growth) if growth else None
+    figures["coverage_q90"] = median(covered) if covered else None
+    figures["workloads_accepted"] = len(candidate.accepted)
+    figures["workloads_rejected"] = len(candidate.rejected)
+    return figures
+
+
+def errors_of(candidate: "CandidateModel") -> dg.MetadataValue:
+    """The table of errors 30 minutes ahead over the last 24 hours, in points of utilization."""
+    from piqc_pipeline.forecast.model import LAST_DAY_30M
+
+    rows: list[list[object]] = []
+    for forecast in candidate.workloads.values():
+        scores = [forecast.scores.get(model, {}).get(LAST_DAY_30M) for model in MODELS]
+        own = scores[0]
+        rows.append(
+            [
+                forecast.workload,
+                "yes" if forecast.accepted else "no",
+                *(score.mae_pp if score else None for score in scores),
+                own.rmse_pp if own else None,
+                own.mae_demand if own else None,
+                forecast.coverage_q90,
+                "; ".join(forecast.reasons),
+            ]
+        )
+    header = ["workload", "accepted", *(f"MAE {shown}, pp" for shown in MODELS.values())]
+    return table([*header, "RMSE forecast, pp", "MAE forecast, replicas", "coverage of q90", "why not"], rows)
