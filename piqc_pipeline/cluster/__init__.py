@@ -73,7 +73,7 @@ def list_contexts(kubeconfig: Path | None = None) -> tuple[str, ...]:
     Raises:
         NotConfigured: There is no kubeconfig.
     """
-    from piqc_pipeline.cluster.kubernetes import context_names
+    from piqc_pipeline.cluster.kubeconfig import context_names
 
     return context_names(kubeconfig)
 

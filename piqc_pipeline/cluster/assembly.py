@@ -12,7 +12,7 @@ from piqc_pipeline.cluster.answers import Answers, Target
 from piqc_pipeline.cluster.attribution import attribute
 from piqc_pipeline.cluster.kubernetes import Deadline
 from piqc_pipeline.cluster.listing import ClusterObjects
-from piqc_pipeline.cluster.objects import ControllerObject, LabelSelector, Meta, NodeObject, PodObject, instant
+from piqc_pipeline.cluster.objects import LabelSelector, Meta, NodeObject, PodObject, instant
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.owners import Owner, Owners
 from piqc_pipeline.cluster.probing import Prober, Question, Step, Told
@@ -21,6 +21,7 @@ from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
 from piqc_pipeline.cluster.requests import held
 from piqc_pipeline.cluster.reservations import sharers, without_reservations
+from piqc_pipeline.cluster.surroundings import ControllerObject
 from piqc_pipeline.cluster.workloads import Described, build_workload, describe
 from piqc_pipeline.facts.snapshot import (
     AcceleratorPool,

@@ -7,8 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from piqc_pipeline.cluster.accelerators.products import product_name
-from piqc_pipeline.cluster.objects import ClaimObject, Device, DeviceResult, NodeObject, PodObject, SliceObject
+from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.quantities import gib
+from piqc_pipeline.cluster.surroundings import ClaimObject, Device, DeviceResult, SliceObject
 from piqc_pipeline.facts.snapshot import AcceleratorPool, PodRequest, Unknown
 
 DRIVER_VENDORS = {

@@ -9,15 +9,14 @@ import msgspec
 
 from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped
-from piqc_pipeline.cluster.objects import (
+from piqc_pipeline.cluster.objects import NodeObject, PodObject
+from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
     BareObject,
     ClaimObject,
     ConfigMapObject,
     ControllerObject,
     MonitorObject,
-    NodeObject,
-    PodObject,
     ServiceObject,
     SliceObject,
 )

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from piqc_pipeline.cluster.objects import ControllerObject, Meta, OwnerRef, PodTemplate, instant
+from piqc_pipeline.cluster.objects import Meta, OwnerRef, instant
+from piqc_pipeline.cluster.surroundings import ControllerObject, PodTemplate
 
 MAX_DEPTH = 12
 

@@ -21,21 +21,20 @@ from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.engines.runtime import Source
 from piqc_pipeline.cluster.kubernetes import Deadline
 from piqc_pipeline.cluster.listing import BY_KIND, CONTROLLERS, ClusterObjects
-from piqc_pipeline.cluster.objects import (
+from piqc_pipeline.cluster.objects import NodeObject, PodObject
+from piqc_pipeline.cluster.options import ScanOptions
+from piqc_pipeline.cluster.redact import printable
+from piqc_pipeline.cluster.relevance import Relevance
+from piqc_pipeline.cluster.selectors import parse_selector
+from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
     ClaimObject,
     ConfigMapObject,
     ControllerObject,
     MonitorObject,
-    NodeObject,
-    PodObject,
     ServiceObject,
     SliceObject,
 )
-from piqc_pipeline.cluster.options import ScanOptions
-from piqc_pipeline.cluster.redact import printable
-from piqc_pipeline.cluster.relevance import Relevance
-from piqc_pipeline.cluster.selectors import parse_selector
 from piqc_pipeline.errors import DumpUnreadable
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 

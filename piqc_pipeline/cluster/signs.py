@@ -6,9 +6,10 @@ from typing import Literal, cast
 
 from piqc_pipeline.cluster.answers import Target
 from piqc_pipeline.cluster.listing import ClusterObjects
-from piqc_pipeline.cluster.objects import AutoscalerObject, MonitorObject, PodObject, ServiceObject
+from piqc_pipeline.cluster.objects import PodObject
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import component_of
+from piqc_pipeline.cluster.surroundings import AutoscalerObject, MonitorObject, ServiceObject
 from piqc_pipeline.facts.snapshot import Autoscaler, ObservabilitySigns
 
 EXPORTER_PORTS = {"dcgm-exporter": 9400, "amd-metrics-exporter": 5000}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from piqc_pipeline.cluster import list_contexts
-from piqc_pipeline.cluster.kubernetes import connect, kubeconfig_paths
+from piqc_pipeline.cluster.kubeconfig import kubeconfig_paths
+from piqc_pipeline.cluster.kubernetes import connect
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.errors import NotConfigured, UsageError
 
