@@ -23,7 +23,9 @@ from piqc_pipeline.history.samples import FetchedHistory, conform, days_between,
 from piqc_pipeline.history.signals import (
     DEVICE_SIGNALS,
     FINISHED,
+    GENERATED_TOKENS,
     OVERSHOOT,
+    PROMPT_TOKENS,
     RUNNING,
     WAITING,
     DeviceSignal,
@@ -148,6 +150,8 @@ class _Day:
             waiting=self._engine(WAITING, "sum by ({by}) (avg_over_time({name}[{width}s]))", owners),
             running=self._engine(RUNNING, "sum by ({by}) (avg_over_time({name}[{width}s]))", owners),
             finished=self._engine(FINISHED, "sum by ({by}) (rate({name}[{width}s]))", owners),
+            prompt=self._engine(PROMPT_TOKENS, "sum by ({by}) (rate({name}[{width}s]))", owners),
+            generated=self._engine(GENERATED_TOKENS, "sum by ({by}) (rate({name}[{width}s]))", owners),
         )
 
     def owners(self) -> tuple[dict[PodName, tuple[str, str]], dict[tuple[str, str, str], tuple[str, str]]]:

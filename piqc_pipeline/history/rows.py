@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from piqc_pipeline.history.capacity import with_work
 from piqc_pipeline.history.demand import MIN_DEVICE_COVERAGE, censored, corrected_demand
 from piqc_pipeline.history.inventory import WorkloadInventory
-from piqc_pipeline.history.signals import DEVICE_SIGNALS, RATE_SIGNAL, RUNNING_SIGNAL
+from piqc_pipeline.history.signals import DEVICE_SIGNALS, RATE_SIGNAL, RUNNING_SIGNAL, TOKENS_SIGNAL
 
 MIN_SIGNAL_SHARE = 0.8
 """A better signal is taken when it has at least this share of the points of the most complete one."""
@@ -32,7 +33,8 @@ class DaySamples:
         missing: workload, pod, ts, ready: pods that hold accelerators, are ready, and have no device sample.
         unready: workload, pod, ts, ready: pods that were ready in a part of the bucket only.
         wanted: workload, ts, wanted: replicas of the owner's spec.
-        waiting, running, finished: workload, pod, ts, value: queue, running requests, requests/s of an engine's pod.
+        waiting, running, finished, prompt, generated: workload, pod, ts, value: queue, running requests, finished
+            requests/s, prompt and generated tokens/s of an engine's pod.
     """
 
     devices: pl.DataFrame | None
@@ -42,13 +44,15 @@ class DaySamples:
     waiting: pl.DataFrame
     running: pl.DataFrame
     finished: pl.DataFrame
+    prompt: pl.DataFrame
+    generated: pl.DataFrame
 
 
 def day_rows(samples: DaySamples, inventory: Sequence[WorkloadInventory], bucket_seconds: int) -> pl.DataFrame:
     """Rows of the table for the window; a workload and bucket without any sample has none."""
     facts = _facts(inventory)
     base = _device_rows(samples, facts, bucket_seconds)
-    for name in ("waiting", "running", "finished"):
+    for name in ("waiting", "running", "finished", "prompt", "generated"):
         frame: pl.DataFrame = getattr(samples, name)
         sums = frame.group_by("workload", "ts").agg(pl.col("value").sum().alias(name), pl.len().alias(f"{name}_pods"))
         if sums.is_empty():
@@ -168,7 +172,7 @@ def _expected_devices(
 def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
     """Ready replicas and measured demand of every bucket, by the best signal that the workload has.
 
-    Order: offered rate / capacity, running requests / max_num_seqs, devices.
+    Order: offered rate / capacity, tokens by their fitted capacity, running requests / max_num_seqs, devices.
     """
     pods = pl.coalesce("ready_pods", "running_pods", "waiting_pods", "finished_pods").cast(pl.Float64)
     ready = pods / pl.col("pods_per_replica").fill_null(1.0)
@@ -185,17 +189,33 @@ def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
         buckets = pl.max_horizontal(by_devices.count(), by_running.count()).over("workload")
         return (signal.count().over("workload") >= MIN_SIGNAL_SHARE * buckets) & signal.is_not_null()
 
-    chosen = pl.when(enough(by_rate)).then(pl.lit(RATE_SIGNAL)).when(enough(by_running)).then(pl.lit(RUNNING_SIGNAL))
-    base = base.with_columns(chosen.otherwise(pl.col("signal").cast(pl.String)).alias("signal"))
-    rate, running = pl.col("signal") == RATE_SIGNAL, pl.col("signal") == RUNNING_SIGNAL
-    measured = pl.when(rate).then(by_rate).when(running).then(by_running).otherwise(by_devices)
-    positive = pl.when(pl.col("ready_replicas") > 0).then(pl.col("ready_replicas"))
     mean = pl.when(share >= MIN_DEVICE_COVERAGE).then(pl.col("load") / pl.col("devices_seen"))
+    base = with_work(base.with_columns(by_devices.alias("by_devices"), mean.alias("mean")))
+    by_tokens = pl.col("work")
+    chosen = (
+        pl.when(enough(by_rate))
+        .then(pl.lit(RATE_SIGNAL))
+        .when(enough(by_tokens))
+        .then(pl.lit(TOKENS_SIGNAL))
+        .when(enough(by_running))
+        .then(pl.lit(RUNNING_SIGNAL))
+    )
+    base = base.with_columns(chosen.otherwise(pl.col("signal").cast(pl.String)).alias("signal"))
+    rate, tokens, running = (pl.col("signal") == name for name in (RATE_SIGNAL, TOKENS_SIGNAL, RUNNING_SIGNAL))
+    measured = (
+        pl.when(rate).then(by_rate).when(tokens).then(by_tokens).when(running).then(by_running).otherwise(by_devices)
+    )
+    positive = pl.when(pl.col("ready_replicas") > 0).then(pl.col("ready_replicas"))
+    by_work = rate | tokens | running
     return base.with_columns(
         measured.alias("measured"),
-        pl.when(rate | running).then((measured / positive).clip(0, 1)).otherwise(mean).clip(0, 1).alias("utilization"),
+        pl.when(by_work)
+        .then((measured / positive).clip(0, 1))
+        .otherwise(pl.col("mean"))
+        .clip(0, 1)
+        .alias("utilization"),
         (pl.col("busy") * scale).alias("busy_gpus"),
-        pl.when(rate)
+        pl.when(rate | tokens)
         .then(pl.lit("high"))
         .when(running)
         .then(pl.lit("medium"))

@@ -40,9 +40,12 @@ OVERSHOOT = 1.05
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "tgi_batch_current_size")
 WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size")
 FINISHED = ("vllm:request_success_total", "sglang:num_requests_total", "tgi_request_success")
+PROMPT_TOKENS = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total")
+GENERATED_TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
 """Counters: `rate` is right for them."""
 
 RUNNING_SIGNAL = "requests_running/max_num_seqs"
+TOKENS_SIGNAL = "tokens/capacity"
 RATE_SIGNAL = "offered_rate/capacity"
 
 
@@ -51,4 +54,4 @@ def names_pattern() -> str:
     devices = [signal.name for signal in DEVICE_SIGNALS]
     owners = ["kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_status_ready"]
     wanted = ["kube_deployment_spec_replicas", "kube_statefulset_replicas", "kube_pod_container_resource_requests"]
-    return "|".join([*devices, *RUNNING, *WAITING, *FINISHED, *owners, *wanted])
+    return "|".join([*devices, *RUNNING, *WAITING, *FINISHED, *PROMPT_TOKENS, *GENERATED_TOKENS, *owners, *wanted])
