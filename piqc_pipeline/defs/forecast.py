@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from piqc_pipeline.forecast.model import CheckOutcome, PredictorArtifact, WorkloadForecast
 
 GROUP = "forecast"
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
+"""A forecast may be used for 36 hours after its data end (`TrainPolicy.valid_hours`)."""
 CHECKS = {
     "mae_below_10_pp": "The error 30 minutes ahead is at most 10 points of utilization, over the last 24 hours.",
     "rmse_recorded": "The root mean squared error is known.",
@@ -94,6 +97,7 @@ def _worst(checks: "Iterable[CheckOutcome]") -> "CheckOutcome | None":
     kinds={"json"},
     owners=OWNERS,
     backfill_policy=SINGLE_RUN,
+    freshness_policy=FRESH,
 )
 @one_sentence
 def predictor_artifact(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:

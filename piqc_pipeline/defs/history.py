@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from piqc_pipeline.history.samples import HistorySource
 
 GROUP = "history"
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=6), warn_window=timedelta(hours=2))
+"""Of materializations, whatever day they fill; how old the newest sample is belongs to `newest_sample_age`."""
 
 
 class FillConfig(dg.Config):
@@ -91,6 +93,7 @@ def _prometheus(settings: Settings) -> "HistorySource":
     backfill_policy=SINGLE_RUN,
     retry_policy=NETWORK_RETRIES,
     pool=HISTORY_POOL,
+    freshness_policy=FRESH,
 )
 @one_sentence
 def gpu_utilization(

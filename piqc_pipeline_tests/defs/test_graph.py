@@ -123,6 +123,12 @@ def test_nothing_passes_between_the_steps_of_a_training() -> None:
     assert all(kind.is_nothing for kind in kinds)
 
 
+def test_data_and_forecast_turn_stale_in_the_ui() -> None:
+    graph = defs.resolve_asset_graph()
+    timed = {key.path[-1] for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy}
+    assert timed == {"gpu_utilization", "predictor_artifact"}
+
+
 def test_each_job_has_a_time_limit_and_what_its_pod_asks_for() -> None:
     for name in ("collect", "history", "train", "train_shards", "everything"):
         tags = defs.resolve_job_def(name).tags
