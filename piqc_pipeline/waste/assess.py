@@ -52,14 +52,15 @@ def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
         for workload in sorted(snapshot.workloads, key=lambda one: one.id)
     )
     pending = _pending(snapshot)
+    summary = _summary(snapshot, workloads, capacity)
     return WasteReport(
         cluster=snapshot.cluster,
         workloads=workloads,
         capacity=capacity,
         pending=pending,
         findings=find(snapshot.cluster, workloads, capacity, pending),
-        summary=_summary(snapshot, workloads, capacity),
-        unknown=_unknown(snapshot, workloads, capacity),
+        summary=summary,
+        unknown=(*_unknown(snapshot, workloads, capacity), *_unknown_totals(summary)),
         by_workload={one.id: one for one in workloads},
     )
 
@@ -202,6 +203,12 @@ def _unknown(
     for one in workloads:
         found.extend(one.unknown)
     return tuple(dict.fromkeys(found))
+
+
+def _unknown_totals(summary: WasteSummary) -> Iterable[Unknown]:
+    """Totals that no entry of a single figure explains."""
+    if summary.avg_mfu_pct is None:
+        yield Unknown("average MFU", "of no workload are tokens/s, active parameters and peak FLOPS all known")
 
 
 def _unpriced(capacity: Iterable[PoolCapacity]) -> Iterable[Unknown]:
