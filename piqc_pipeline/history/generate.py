@@ -54,4 +54,9 @@ def play(
     """Serve the load live until the process is interrupted."""
     exporter = LiveExporter(METRIC, dcgm_series(typical_week(shape), pods, namespace, name), speed, port=port)
     tell(f"{METRIC} of {pods} pods at {exporter.address}, {speed:g} times the clock; end with Ctrl-C")
-    exporter.serve()
+    try:
+        exporter.serve()
+    except KeyboardInterrupt:
+        tell("ended")
+    finally:
+        exporter.close()
