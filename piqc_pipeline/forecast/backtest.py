@@ -27,7 +27,9 @@ WARM_NIGHTS = 8
 
 PROPHET_WARM_NIGHTS = 4
 WINDOWS_SECONDS = (600, 1800)
-ADAPTING_DAYS = 0.5
+ADAPTING_DAYS = 1.0
+"""The adaptive level starts this long before the first scored day."""
+
 
 OURS, WITHOUT_PROPHET = "ours", "ours_without_prophet"
 LAST, YESTERDAY, SMA60 = "last", "yesterday", "sma60"

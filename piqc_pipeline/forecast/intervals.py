@@ -23,7 +23,9 @@ CLOCK_BASE = 0.3
 CLOCK_WIDTH_HOURS = 2.0
 """A residual weighs 0.3 plus a Gaussian of its distance in the time of day, 2 h wide."""
 
-LEVEL_RATE = 0.01
+LEVEL_RATE = 0.015
+"""Measured on LLM traffic: 0.01 leaves series of 92 % and more, 0.03 costs pinball loss."""
+
 LEVEL_SPAN = 0.3
 LEVEL_LIMITS = (0.02, 0.995)
 SCALE_FLOOR_SHARE = 0.02

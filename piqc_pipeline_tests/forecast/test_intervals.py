@@ -29,9 +29,9 @@ def test_calibrated_q90_covers_nine_of_ten():
 
 
 def test_level_rises_after_a_miss_and_falls_slowly_after_a_hit():
-    # 0.01 * (1 - 0.1) up, 0.01 * 0.1 down (Gibbs and Candes 2021, eq. 2).
-    assert adapted(0.9, True, 0.9) == pytest.approx(0.909)
-    assert adapted(0.9, False, 0.9) == pytest.approx(0.899)
+    # 0.015 * (1 - 0.1) up, 0.015 * 0.1 down (Gibbs and Candes 2021, eq. 2).
+    assert adapted(0.9, True, 0.9) == pytest.approx(0.9135)
+    assert adapted(0.9, False, 0.9) == pytest.approx(0.8985)
     assert adapted(0.995, True, 0.9) == 0.995
     assert adapted(0.6, False, 0.9) == pytest.approx(0.6)
 
