@@ -7,6 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 from piqc_pipeline.waste.capacity import count_capacity, holdings
@@ -26,6 +27,7 @@ USABLE_SHARE_OF_PROFILE = 0.95
 
 def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
     """Figures of every workload, buckets of every pool, findings and totals; the same input gives the same order."""
+    snapshot = _in_order(snapshot)
     capacity = count_capacity(snapshot, prices)
     held = price_holdings(
         holdings(snapshot, capacity),
@@ -37,7 +39,7 @@ def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
     for part in held:
         held_by_workload[part.holding.pod.workload_id].append(part)
     pods_by_workload: dict[str, list[Pod]] = defaultdict(list)
-    for pod in sorted(snapshot.pods or (), key=lambda pod: (pod.namespace, pod.name)):
+    for pod in snapshot.pods or ():
         pods_by_workload[pod.workload_id].append(pod)
     memory = _memory_gib(snapshot, held)
     workloads = tuple(
@@ -62,6 +64,16 @@ def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
         summary=summary,
         unknown=(*_unknown(snapshot, workloads, capacity), *_unknown_totals(summary)),
         by_workload={one.id: one for one in workloads},
+    )
+
+
+def _in_order(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same snapshot in an order that does not depend on which read was answered first."""
+    nodes, pods = snapshot.nodes, snapshot.pods
+    return replace(
+        snapshot,
+        nodes=None if nodes is None else tuple(sorted(nodes, key=lambda node: node.name)),
+        pods=None if pods is None else tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
     )
 
 
@@ -179,7 +191,7 @@ def _summary(
 def _unknown(
     snapshot: ClusterSnapshot, workloads: Sequence[WorkloadFigures], capacity: Sequence[PoolCapacity] | None
 ) -> tuple[Unknown, ...]:
-    """Every figure that is missing, once, in a fixed order: reads first, then prices, then workloads."""
+    """Every figure that is missing, once; failed reads first."""
     reported = {one.id for one in workloads}
     # What a pod's devices or engine did not tell is said once, by its workload.
     said = {entry for pod in snapshot.pods or () if pod.workload_id in reported for entry in told_by_pod(pod)}
@@ -202,7 +214,7 @@ def _unknown(
         found.extend(entry for entry in pod.unknown if entry not in said)
     for one in workloads:
         found.extend(one.unknown)
-    return tuple(dict.fromkeys(found))
+    return tuple(sorted(dict.fromkeys(found), key=lambda entry: (not entry.read_failed, entry.what, entry.why)))
 
 
 def _unknown_totals(summary: WasteSummary) -> Iterable[Unknown]:
