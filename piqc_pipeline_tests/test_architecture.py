@@ -72,7 +72,7 @@ def test_a_library_is_imported_only_by_its_own_package(library: str, allowed: tu
 
 def test_prophet_is_imported_by_one_module_and_only_inside_a_function() -> None:
     entries = [entry for entry in IMPORTS if _library(entry) == "prophet"]
-    assert len({entry.importer for entry in entries}) <= 1, _shown(entries)
+    assert len({entry.importer for entry in entries}) == 1, _shown(entries)
     assert _shown([entry for entry in entries if not entry.nested]) == []
 
 
