@@ -98,7 +98,10 @@ def _day(days: float) -> date:
 
 @lru_cache(maxsize=64)
 def _offsets(zone: str, first_quarter: int, count: int) -> tuple[float, ...]:
-    info = ZoneInfo(zone)
+    try:
+        info = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise UsageError(f"cannot use the time zone {zone!r}: write an IANA name such as Europe/Berlin") from error
     moments = (datetime.fromtimestamp((first_quarter + i) * 900, UTC).astimezone(info) for i in range(count))
     return tuple((moment.utcoffset() or timedelta()).total_seconds() for moment in moments)
 

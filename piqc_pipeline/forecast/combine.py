@@ -22,6 +22,7 @@ HALF_LIVES_DAYS = (0.25, 1.0, 4.0)
 """Quick enough for a tenant that comes or goes within hours, slow enough to remember last week."""
 
 POWER = 10.0
+STRETCH_HALF_LIVES = 400
 TINY = 1e-300
 """Members that are never wrong on a constant series count as equal."""
 
@@ -101,10 +102,26 @@ def rolling_losses(errors: Floats, origins: Ints, day: int) -> tuple[Floats, Flo
     clean = np.where(known, errors, 0.0)
     sums, weights = [], []
     for half_life in HALF_LIVES_DAYS:
-        growth = (2.0 ** (age_days / half_life))[:, None, None]
-        sums.append(np.cumsum(clean * growth, axis=0) / growth)
-        weights.append(np.cumsum(known * growth, axis=0) / growth)
+        sums.append(_decayed_sums(clean, age_days, half_life))
+        weights.append(_decayed_sums(known.astype(np.float64), age_days, half_life))
     return np.stack(sums), np.stack(weights)
+
+
+def _decayed_sums(values: Floats, age_days: Floats, half_life: float) -> Floats:
+    """Sums along the first axis in which each value halves every half-life.
+
+    Worked out in stretches of `STRETCH_HALF_LIVES`: the factor of a whole year would not fit a float.
+    """
+    result = np.empty(values.shape)
+    carried = np.zeros(values.shape[1:])
+    stretch = np.floor(age_days / (half_life * STRETCH_HALF_LIVES))
+    edges = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
+    for begin, stop in zip(edges[:-1], edges[1:], strict=True):
+        if begin:
+            carried = result[begin - 1] * 2.0 ** ((age_days[begin - 1] - age_days[begin]) / half_life)
+        growth = (2.0 ** ((age_days[begin:stop] - age_days[begin]) / half_life))[:, None, None]
+        result[begin:stop] = (np.cumsum(values[begin:stop] * growth, axis=0) + carried) / growth
+    return result
 
 
 def mean_loss(sums: Floats, weights: Floats) -> Floats:

@@ -98,3 +98,8 @@ def test_coming_launch_multiplies_the_table_and_a_past_one_is_not_learned_from()
     grid = prepare(series, calendar)
     assert not grid.usable[2 * DAY : 3 * DAY].any() and grid.usable[: 2 * DAY].all()
     assert event_factors(calendar, "w", np.array([launch.start.timestamp()])).tolist() == [3.0]
+
+
+def test_unknown_zone_is_a_usage_error():
+    with pytest.raises(UsageError, match="IANA"):
+        Calendar("Mars/Olympus").offsets_seconds(np.array([0.0]))

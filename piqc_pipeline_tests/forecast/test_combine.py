@@ -55,3 +55,11 @@ def test_rolling_loss_halves_what_is_a_half_life_old():
     errors = np.array([8.0, 0.0])[:, None, None]
     sums, weights = rolling_losses(errors, np.array([0, 36]), day=144)
     assert sums[0, 1, 0, 0] == pytest.approx(4.0) and weights[0, 1, 0, 0] == pytest.approx(1.5)
+
+
+def test_rolling_loss_over_years_stays_finite_and_exact():
+    origins = np.arange(0, 1000 * 144, 144)
+    sums, weights = rolling_losses(np.ones((1000, 1, 1)), origins, day=144)
+    # Geometric series: one value a day that halves every quarter of a day sums up to 1 / (1 - 1/16).
+    assert sums[0, -1, 0, 0] == pytest.approx(16 / 15) and weights[0, -1, 0, 0] == pytest.approx(16 / 15)
+    assert sums[2, -1, 0, 0] == pytest.approx(1 / (1 - 0.5**0.25))
