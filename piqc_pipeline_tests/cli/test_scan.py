@@ -228,9 +228,9 @@ def test_the_real_program_completes_scans_and_prints_its_version(dump: Path) -> 
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     assert json.loads(done.stdout)["cluster"] == "cluster"
-    shown = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=180)
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", shown.stdout)
     assert "completion" in COMMANDS
