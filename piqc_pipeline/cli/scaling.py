@@ -204,12 +204,18 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
 @click.option(
     "--peak", type=click.FloatRange(0, 100_000, min_open=True), help="Scale each series to this many replicas."
 )
-@click.option("--min-replicas", type=click.IntRange(1, 10_000), default=1, show_default=True)
+@click.option("--min-replicas", type=click.IntRange(1, 10_000), help="Fewest replicas; else PIQC_MIN_REPLICAS.")
 @click.option("--max-replicas", type=click.IntRange(1, 10_000), help="Most replicas; else headroom over the trace.")
 @click.option("--quantile", type=click.FloatRange(0.5, 0.999), help="Which demand counts as unlikely.")
 @click.option("--gpus-per-replica", type=click.FloatRange(0, 10_000, min_open=True), default=1.0, show_default=True)
 @click.option("--usd-per-gpu-hour", type=click.FloatRange(0, 10_000), help="Price of one accelerator, for dollars.")
-@click.option("--tolerance", type=click.FloatRange(0, 0.5), default=0.1, show_default=True, help="The HPA's tolerance.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 0.5),
+    default=0.0,
+    show_default=True,
+    help="The HPA's tolerance: 0 as the manifests set it from Kubernetes 1.35 on, 0.1 on older clusters.",
+)
 @click.option("--series", "wanted", multiple=True, help="Only series whose id holds this text; repeatable.")
 @click.option("--no-faults", is_flag=True, help="Leave out outage, stale data, gap, burst and double lead time.")
 @click.option("--json", "as_json", is_flag=True, help="Print piqc-replay.v1 instead of a table.")
@@ -218,7 +224,7 @@ def replay_command(
     trace: Path,
     lead: float,
     peak: float | None,
-    min_replicas: int,
+    min_replicas: int | None,
     max_replicas: int | None,
     quantile: float | None,
     gpus_per_replica: float,
@@ -235,14 +241,15 @@ def replay_command(
     the second half of each series; the first half is only learned from.
     """
     import json
+    from dataclasses import replace
 
-    from piqc_pipeline.scaling.policy import ScalingPolicy
+    from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.scaling.replay import ReplayOptions, replay, to_json
     from piqc_pipeline.scaling.replay_trace import INJECTIONS, read_trace
+    from piqc_pipeline.settings import load_settings
 
-    policy = ScalingPolicy(
-        lead_seconds=lead, min_replicas=min_replicas, max_replicas=max_replicas, **_given(quantile=quantile)
-    )
+    given = _given(min_replicas=min_replicas, max_replicas=max_replicas, quantile=quantile)
+    policy = replace(policy_from_settings(load_settings(**given)), lead_seconds=lead)
     options = ReplayOptions(
         peak_replicas=peak,
         gpus_per_replica=gpus_per_replica,

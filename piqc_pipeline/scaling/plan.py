@@ -179,7 +179,7 @@ def plan_workload(
         no_forecast_reason: Why `forecast` is None, where known.
 
     Returns:
-        The plan; raising any demand never lowers any of its counts.
+        The plan; more live demand, or a forecast that is higher throughout, never lowers any of its counts.
     """
     live = live or LiveState()
     usable, reasons = _usable(forecast, now, no_forecast_reason)
@@ -241,7 +241,8 @@ def _rows(
     stop = min(len(table.peak_q50), max(0, math.ceil((now + horizon - table.start) / width)))
     for index in range(first, stop):
         ts = table.start + index * width
-        window = slice(index, index + extra + 1)
+        # A window begins with its step: past its beginning, the next one reaches as far as a replica asked for now.
+        window = slice(index, index + extra + (2 if ts < now else 1))
         medians = [value for value in table.peak_q50[window] if _known(value)]
         quantiles = [value for value in (exact or table.peak_q90)[window] if _known(value)]
         if not medians or not quantiles:

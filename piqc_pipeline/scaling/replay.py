@@ -16,36 +16,22 @@ from piqc_pipeline.forecast.series import SECONDS_PER_DAY, DemandSeries
 from piqc_pipeline.scaling import replay_scores as scores
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.replay_choice import Recommendation, bootstrap_days, ratio_interval, recommend
-from piqc_pipeline.scaling.replay_engine import (
-    NONE,
-    TICK_SECONDS,
-    TICKS_PER_MINUTE,
-    Controller,
-    Course,
-    Lanes,
-    simulate,
-)
-from piqc_pipeline.scaling.replay_forecast import ENSEMBLE, PeakForecast, phases_of, rolling_peaks
+from piqc_pipeline.scaling.replay_engine import TICK_SECONDS
+from piqc_pipeline.scaling.replay_forecast import ENSEMBLE, PeakForecast, rolling_peaks
 from piqc_pipeline.scaling.replay_policies import FORECAST, FRONTIER, REACTIVE, PolicyTrack, frontier, tracks
+from piqc_pipeline.scaling.replay_stage import DAY_TICKS, Stage
 from piqc_pipeline.scaling.replay_trace import (
     INJECTIONS,
     Injection,
-    Ticks,
     bridged,
-    daily_peaks,
-    inject,
     rebucketed,
     scaled,
     skip_reason,
-    start_delays,
     to_ticks,
 )
 
 Floats = NDArray[np.float64]
 
-DAY_TICKS = SECONDS_PER_DAY // TICK_SECONDS
-WARM_UP_SECONDS = 2 * 3600
-"""Each day starts this long (and twice the lead time) early, so that replicas and queue have forgotten their start."""
 SEED = 20_250_106
 
 
@@ -57,7 +43,7 @@ class ReplayOptions:
         peak_replicas: The trace's highest demand, replicas at 100 %; None takes the trace as it is.
         gpus_per_replica: Accelerators of one replica.
         usd_per_gpu_hour: Their price; None leaves dollars out.
-        tolerance: HPA's tolerance: 0.1, or 0 where the cluster has it per HPA.
+        tolerance: HPA's tolerance: 0 as the manifests set it from Kubernetes 1.35 on, 0.1 on older clusters.
         injections: Faults that the forecast and the reactive policy are put through.
         draws: Draws of the bootstrap by day.
         seed: Of start times and bootstrap.
@@ -66,9 +52,9 @@ class ReplayOptions:
     peak_replicas: float | None = None
     gpus_per_replica: float = 1.0
     usd_per_gpu_hour: float | None = None
-    tolerance: float = 0.1
+    tolerance: float = 0.0
     injections: tuple[Injection, ...] = INJECTIONS
-    draws: int = 1000
+    draws: int = 500
     seed: int = SEED
 
 
@@ -168,16 +154,21 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
         begin = first * TICK_SECONDS // series.step_seconds
         forecasts = rolling_peaks(series, ticks.demand, policy.lead_seconds, begin, policy.quantile)
     least, most = limits_of(filled, policy)
-    stage = _Stage(series, ticks, first, days, least, most, policy, options)
+    stage = Stage(series, ticks, first, days, least, most, policy, options.tolerance, options.seed)
     every = [*tracks(series, forecasts, policy, filled, ticks.demand), *frontier()]
-    minutes = stage.run(every)
-    scored = {name: stage.score(course) for name, course in minutes.items() if not name.startswith(FRONTIER)}
-    daily = {name: scores.by_day(course) for name, course in minutes.items()}
     pair = [track for track in every if track.name in (REACTIVE, FORECAST)]
-    injected: dict[str, dict[str, scores.PolicyScore]] = {
-        kind: {name: stage.score(course) for name, course in stage.run(pair, kind).items()}
-        for kind in options.injections
-    }
+    jobs: dict[Injection, list[PolicyTrack]] = {"none": every}
+    courses = stage.run(jobs | dict.fromkeys(options.injections, pair))
+    minutes = courses["none"]
+
+    def score(found: Mapping[str, scores.Minutes]) -> dict[str, scores.PolicyScore]:
+        size, usd = options.gpus_per_replica, options.usd_per_gpu_hour
+        judged = {name: course for name, course in found.items() if not name.startswith(FRONTIER)}
+        return {name: stage.score(course, size, usd) for name, course in judged.items()}
+
+    scored = score(minutes)
+    injected: dict[str, dict[str, scores.PolicyScore]] = {fault: score(courses[fault]) for fault in options.injections}
+    daily = {name: scores.by_day(course) for name, course in minutes.items()}
     draws = bootstrap_days(days, options.draws, options.seed)
     return SeriesReplay(
         series=series.workload,
@@ -199,129 +190,6 @@ def limits_of(filled: Floats, policy: ScalingPolicy) -> tuple[int, int]:
     enough = int(np.ceil(policy.max_headroom * float(np.quantile(filled, 0.999)) / policy.u_mid))
     least = policy.min_replicas
     return least, max(policy.max_replicas or enough, least, 1)
-
-
-class _Stage:
-    """One series, ready to be run under any policies: its days become columns that advance together."""
-
-    def __init__(
-        self,
-        series: DemandSeries,
-        ticks: Ticks,
-        first: int,
-        days: int,
-        least: int,
-        most: int,
-        policy: ScalingPolicy,
-        options: ReplayOptions,
-    ) -> None:
-        self.ticks, self.first, self.days, self.least, self.most = ticks, first, days, least, most
-        self.policy, self.options = policy, options
-        per_bucket = series.step_seconds // TICK_SECONDS
-        self.per_phase = per_bucket // phases_of(per_bucket)
-        warm = (WARM_UP_SECONDS + 2 * policy.lead_seconds) / TICK_SECONDS
-        self.warm = min(
-            int(np.ceil(warm / TICKS_PER_MINUTE)) * TICKS_PER_MINUTE, first // TICKS_PER_MINUTE * TICKS_PER_MINUTE
-        )
-        starts = first - self.warm + DAY_TICKS * np.arange(days)
-        self.index = starts[None, :] + np.arange(self.warm + DAY_TICKS)[:, None]
-        self.delays = start_delays(len(ticks.demand), policy.lead_seconds, options.seed)
-        self.peaks = daily_peaks(ticks.demand, first, days)
-        self.controller = Controller(
-            tolerance=options.tolerance,
-            down_window_ticks=max(1, policy.down_window_seconds // TICK_SECONDS),
-            period_ticks=max(1, policy.period_seconds // TICK_SECONDS),
-            up_pods=policy.up_pods,
-            up_share=policy.up_pct / 100,
-            down_pods=policy.down_pods,
-            down_share=policy.down_pct / 100,
-            after_removal=policy.u_after_removal,
-        )
-
-    def run(self, chosen: Sequence[PolicyTrack], fault: Injection = "none") -> dict[str, scores.Minutes]:
-        """The course of each policy over the scored days."""
-        plans = [self._at_ticks(track.planned, 0.0) for track in chosen]
-        gap = np.zeros(len(self.ticks.demand), dtype=bool)
-        demand, plans, gap = inject(fault, self.ticks.demand, plans, gap, self.peaks)
-        delays = self.delays * (2 if fault == "double_lead" else 1)
-        lanes = self._lanes(chosen, plans, demand, gap, delays)
-        course = simulate(lanes, self.controller)
-        out = {}
-        for position, track in enumerate(chosen):
-            columns = slice(position * self.days, (position + 1) * self.days)
-            out[track.name] = self._minutes(course, columns, track, demand)
-        return out
-
-    def _at_ticks(self, values: Floats | None, otherwise: float) -> Floats:
-        """Values of phases at each tick: a phase's value is known when it begins."""
-        if values is None:
-            return np.full(len(self.ticks.demand), otherwise)
-        return np.repeat(np.where(np.isfinite(values), values, otherwise), self.per_phase)
-
-    def _lanes(
-        self,
-        chosen: Sequence[PolicyTrack],
-        plans: Sequence[Floats],
-        demand: Floats,
-        gap: NDArray[np.bool_],
-        delays: NDArray[np.int64],
-    ) -> Lanes:
-        spread = np.repeat(np.arange(len(chosen)), self.days)
-        literal = [
-            self._at_ticks(track.literal, 0.0) if track.literal is not None else np.full(len(demand), np.nan)
-            for track in chosen
-        ]
-        follows = [track.planned is not None for track in chosen]
-        shape = (self.index.shape[0], len(spread))
-        fallback = max(
-            1.0, float(np.ceil(np.quantile(self.ticks.demand[: max(1, self.first)], 0.95) / self.policy.u_mid))
-        )
-        return Lanes(
-            demand=demand[self.index],
-            column=np.tile(np.arange(self.days), len(chosen)),
-            delay_ticks=delays[self.index],
-            planned=np.stack([np.clip(plan, None, self.most)[self.index] for plan in plans], axis=1).reshape(shape),
-            fallback=np.full(len(spread), fallback),
-            unlikely=np.stack([self._at_ticks(track.unlikely, 0.0)[self.index] for track in chosen], axis=1).reshape(
-                shape
-            ),
-            literal=np.stack([values[self.index] for values in literal], axis=1).reshape(shape),
-            literal_target=75.0,
-            literal_value=np.array([track.literal_value for track in chosen])[spread],
-            follows_plan=np.array(follows)[spread],
-            observed=np.array([track.observed for track in chosen])[spread],
-            threshold=np.array([track.threshold for track in chosen])[spread],
-            observed_gap=np.tile(gap[self.index], (1, len(chosen))),
-            least=np.full(len(spread), float(self.least)),
-            most=np.full(len(spread), float(self.most)),
-        )
-
-    def _minutes(self, course: Course, columns: slice, track: PolicyTrack, demand: Floats) -> scores.Minutes:
-        begin = self.warm // TICKS_PER_MINUTE
-        cut = slice(self.first, self.first + self.days * DAY_TICKS)
-        true = demand[cut].reshape(-1, TICKS_PER_MINUTE).mean(axis=1)
-        known = np.asarray(self.ticks.known[cut].reshape(-1, TICKS_PER_MINUTE).all(axis=1))
-        if not track.closed_loop:
-            whole = scores.fives(true)
-            count = np.repeat(np.clip(np.ceil(whole / self.policy.u_mid - 1e-9), max(self.least, 1), self.most), 5)
-            used = np.minimum(true / count, 1.0)
-            return scores.Minutes(used, count, count, np.zeros_like(used), np.zeros_like(used), true, known)
-        used, wanted, ready, wait, lost = (
-            getattr(course, name)[begin:, columns].T.reshape(-1).astype(np.float64)
-            for name in ("utilization", "wanted", "ready", "wait_seconds", "lost")
-        )
-        return scores.Minutes(used, wanted, ready, wait, lost, true, known)
-
-    def score(self, minutes: scores.Minutes) -> scores.PolicyScore:
-        """The acceptance rules' figures."""
-        return scores.score(
-            minutes,
-            self.options.gpus_per_replica,
-            self.options.usd_per_gpu_hour,
-            self.least,
-            self.most,
-            self.policy.down_window_seconds,
-        )
 
 
 def _forecast_figures(forecast: PeakForecast) -> dict[str, float | None]:
@@ -403,4 +271,4 @@ def _with_ratios(value: scores.PolicyScore, one: SeriesReplay) -> dict[str, obje
     }
 
 
-__all__ = ["NONE", "ReplayOptions", "ReplayResult", "SeriesReplay", "replay", "replay_one", "to_json"]
+__all__ = ["ReplayOptions", "ReplayResult", "SeriesReplay", "replay", "replay_one", "to_json"]

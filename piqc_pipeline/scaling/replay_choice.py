@@ -83,7 +83,6 @@ def recommend(
         eligible,
         key=lambda name: (
             scored[name].longest_run_minutes > LONGEST_RUN_MINUTES,
-            scored[name].runs_over_10,
             scored[name].gpu_hours,
         ),
     )

@@ -5,7 +5,9 @@ month of twelve policies costs seconds. Which lanes there are belongs to `replay
 `replay_scores.py`; `hpa.py` is the same arithmetic for one object, and a test holds the two together.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +91,19 @@ class Lanes:
     observed_gap: NDArray[np.bool_]
     least: Floats
     most: Floats
+
+
+def joined(pieces: Sequence[Lanes]) -> Lanes:
+    """Lanes side by side, each piece with its own demand and start times."""
+    first = pieces[0]
+    widths = np.cumsum([0, *(piece.demand.shape[1] for piece in pieces)])
+    columns = [piece.column + offset for piece, offset in zip(pieces, widths, strict=False)]
+    tables = ("demand", "delay_ticks", "planned", "unlikely", "literal", "observed_gap")
+    rows = ("fallback", "literal_value", "follows_plan", "observed", "threshold", "least", "most")
+    merged: dict[str, Any] = {"column": np.concatenate(columns)}
+    merged |= {name: np.concatenate([getattr(piece, name) for piece in pieces], axis=1) for name in tables}
+    merged |= {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in rows}
+    return replace(first, **merged)
 
 
 @dataclass(frozen=True)

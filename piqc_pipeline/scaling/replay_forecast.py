@@ -101,32 +101,28 @@ class _View:
     def peaks(self, paths: Floats, *, follows_live: bool) -> PeakForecast:
         """Calibrated quantiles of a forecast's lead-window maximum."""
         per_bucket = self.series.step_seconds // TICK_SECONDS
-        every = phases_of(per_bucket)
-        phases = every if follows_live else 1
+        phases = phases_of(per_bucket)
         size = len(self.series.demand)
         median, unlikely, point = (np.full((size, phases), np.nan) for _ in range(3))
         figures = []
         rows = self.played.origins + self.skipped
+        judged = self.played.origins >= self.scored
+        # As in the forecast table: the reserve is calibrated on forecasts made when a bucket ends, and moves with them.
+        path, window = self._window(paths, 0, follows_live=False)
+        peaks = path.max(axis=1)
+        reserve = self._calibrated(peaks, self._came(0, window), window) - peaks
         for phase in range(phases):
             offset = phase * per_bucket // phases
             path, window = self._window(paths, offset, follows_live=follows_live)
+            actual = self._came(offset, window)
             middle = path.max(axis=1)
-            high, actual = self._calibrated(middle, window, offset)
-            median[rows, phase], unlikely[rows, phase], point[rows, phase] = middle, high, path[:, -1]
-            judged = self.played.origins >= self.scored
-            error = np.abs(actual - middle)[judged]
-            figures.append(
-                (
-                    coverage(actual[judged], high[judged]),
-                    pinball(actual[judged], high[judged], self.quantile),
-                    float(np.nanmean(error)) if np.isfinite(error).any() else float("nan"),
-                )
-            )
+            median[rows, phase], unlikely[rows, phase], point[rows, phase] = middle, middle + reserve, path[:, -1]
+            high, came, error = (middle + reserve)[judged], actual[judged], np.abs(actual - middle)[judged]
+            mean = float(np.nanmean(error)) if np.isfinite(error).any() else float("nan")
+            figures.append((coverage(came, high), pinball(came, high, self.quantile), mean))
         means = np.mean(np.array(figures), axis=0)
-        middles, highs, points = (
-            np.repeat(column.reshape(-1), every // phases) for column in (median, unlikely, point)
-        )
-        return PeakForecast(middles, highs, points, float(means[0]), float(means[1]), float(means[2]))
+        columns = [column.reshape(-1) for column in (median, unlikely, point)]
+        return PeakForecast(columns[0], columns[1], columns[2], float(means[0]), float(means[1]), float(means[2]))
 
     def _window(self, paths: Floats, offset: int, *, follows_live: bool) -> tuple[Floats, int]:
         """The forecast over the lead window from a phase on, at ticks of a minute, and the window's width in ticks."""
@@ -149,23 +145,30 @@ class _View:
             window = np.maximum(window + surprise[:, None] * np.exp(-ahead / LIVE_SECONDS)[None, :], 0.0)
         return window, width
 
-    def _calibrated(self, peaks: Floats, width: int, offset: int) -> tuple[Floats, Floats]:
-        """Quantile of the maximum from its own past misses, and the maximum that came."""
+    def _came(self, offset: int, width: int) -> Floats:
+        """Maximum that came in each window; NaN where a bucket of it was not measured."""
         per_bucket = self.series.step_seconds // TICK_SECONDS
-        grid, origins = self.played.grid, self.played.origins
-        begin = (origins + self.skipped) * per_bucket + offset
+        rows = self.played.origins + self.skipped
         padded = np.append(self.demand, np.full(width + 1, np.nan))
-        actual = np.lib.stride_tricks.sliding_window_view(padded, width + 1)[begin].max(axis=1)
+        actual = np.lib.stride_tricks.sliding_window_view(padded, width + 1)[rows * per_bucket + offset].max(axis=1)
         known = np.isfinite(self.series.demand)
-        reach = int(np.ceil((offset + width) / per_bucket)) + 1
+        reach = self._reach(offset, width)
         whole = np.lib.stride_tricks.sliding_window_view(np.append(known, np.ones(reach, dtype=bool)), reach)
-        actual = np.where(whole[origins + self.skipped].all(axis=1), actual, np.nan)
+        came: Floats = np.where(whole[rows].all(axis=1), actual, np.nan)
+        return came
+
+    def _reach(self, offset: int, width: int) -> int:
+        """Buckets until a window's maximum is known."""
+        return int(np.ceil((offset + width) / (self.series.step_seconds // TICK_SECONDS))) + 1
+
+    def _calibrated(self, peaks: Floats, actual: Floats, width: int) -> Floats:
+        """Quantile of the maximum from its own past misses."""
+        grid, origins, reach = self.played.grid, self.played.origins, self._reach(0, width)
         largest = np.maximum.accumulate(grid.values)[np.maximum(origins - 1, 0)]
         calibration = Calibration(reach, grid.day, origins, peaks, actual, largest)
-        first = min(len(origins) - 1, 2 * reach)
-        high = calibration.run(self.quantile, first).quantile
+        high = calibration.run(self.quantile, min(len(origins) - 1, 2 * reach)).quantile
         unlikely: Floats = np.where(np.isfinite(high), np.maximum(high, peaks), 1.2 * peaks)
-        return unlikely, np.asarray(actual, dtype=np.float64)
+        return unlikely
 
 
 def _between(points: Floats, at: Floats) -> Floats:

@@ -85,8 +85,14 @@ def test_live_demand_takes_at_most_a_quarter_of_the_forecast_away():
 
 
 def test_the_plan_starts_with_the_step_that_holds_now():
-    plan = plan_workload(forecast([1, 2, 3], [1, 2, 3]), None, LIMITS, POLICY, NOW + timedelta(minutes=15))
-    assert [(step.ts.minute, step.demand_q50) for step in plan.steps] == [(15, 2), (20, 3)]
+    plan = plan_workload(forecast([1, 2, 2, 4], [1, 2, 2, 4]), None, LIMITS, POLICY, NOW + timedelta(minutes=15))
+    assert [(step.ts.minute, step.demand_q50) for step in plan.steps] == [(15, 2), (20, 2), (30, 4)]
+
+
+def test_late_in_a_step_the_next_lead_window_counts_too():
+    # At 00:05 a replica asked for is ready at 00:15, which the window from 00:00 to 00:10 does not reach.
+    plan = plan_workload(forecast([1, 4], [1, 4]), None, LIMITS, POLICY, NOW + timedelta(minutes=5))
+    assert plan.now.demand_q50 == 4
 
 
 def test_a_longer_lead_than_the_forecasts_looks_at_later_windows_too():
@@ -150,20 +156,25 @@ def test_one_period_removes_a_quarter_or_one(replicas, left):
 
 
 demands = st.lists(st.floats(0, 40), min_size=1, max_size=8)
+lives = st.one_of(st.none(), st.floats(0, 40))
+counts = st.one_of(st.none(), st.integers(1, 12))
 
 
-@given(
-    demands,
-    st.lists(st.floats(0, 5), min_size=8, max_size=8),
-    st.one_of(st.none(), st.floats(0, 40)),
-    st.one_of(st.none(), st.integers(1, 12)),
-)
-def test_more_demand_never_means_fewer_replicas_and_limits_hold(low, extra, live, standing):
-    high = [a + b for a, b in zip(low, extra, strict=False)]
+@given(demands, st.floats(0, 5), st.floats(0, 5), lives, counts)
+def test_more_demand_never_means_fewer_replicas_and_limits_hold(low, foreseen, seen, live, standing):
+    high = [value + foreseen for value in low]
     state = LiveState(replicas=standing)
     one = plan_workload(forecast(low, low), live, LIMITS, POLICY, NOW, live=state)
-    two = plan_workload(
-        forecast(high, high), None if live is None else live + extra[0], LIMITS, POLICY, NOW, live=state
-    )
+    more = None if live is None else live + seen
+    two = plan_workload(forecast(high, high), more, LIMITS, POLICY, NOW, live=state)
     for few, many in zip(one.steps, two.steps, strict=True):
         assert LIMITS.min_replicas <= few.replicas <= many.replicas <= LIMITS.max_replicas
+
+
+@given(demands, demands, counts)
+def test_where_the_forecast_does_not_follow_live_demand_any_higher_hour_is_enough(low, extra, standing):
+    high = [value + more for value, more in zip(low, [*extra, *[0.0] * 8], strict=False)]
+    policy, state = replace(POLICY, live_seconds=0), LiveState(replicas=standing)
+    one = plan_workload(forecast(low, low), None, LIMITS, policy, NOW, live=state)
+    two = plan_workload(forecast(high, high), None, LIMITS, policy, NOW, live=state)
+    assert all(few.replicas <= many.replicas for few, many in zip(one.steps, two.steps, strict=True))
