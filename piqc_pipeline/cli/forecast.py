@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from piqc_pipeline.forecast.backtest import SeriesResult
     from piqc_pipeline.forecast.model import CandidateModel, WorkloadForecast
     from piqc_pipeline.forecast.series import DemandSeries
+    from piqc_pipeline.history.inventory import WorkloadInventory
     from piqc_pipeline.settings import Settings
 
 
@@ -127,7 +128,8 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
     if settings.history_file is not None:
         from piqc_pipeline.history.files import FileSource
 
-        frame = FileSource(settings.history_file).fetch(start, now, (), settings.bucket_seconds).frame
+        inventory = _inventory(settings)
+        frame = FileSource(settings.history_file).fetch(start, now, inventory, settings.bucket_seconds).frame
     else:
         from piqc_pipeline.history.store import open_store
 
@@ -139,6 +141,15 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
             "gpu_utilization, or import a file with `piqc history import`"
         )
     return series
+
+
+def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
+    """Workloads of the last scan, so that a file's names become their ids; none before the first scan."""
+    from piqc_pipeline.facts.snapshot_file import read_snapshot
+    from piqc_pipeline.history.inventory import inventory_from_snapshot
+
+    snapshot = settings.data_dir / "facts" / "snapshot.json"
+    return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.exists() else ()
 
 
 def _previous(model: Path) -> "dict[str, WorkloadForecast]":
