@@ -176,7 +176,7 @@ def reversals(wanted: Floats) -> int:
 def late_descents(minutes: Minutes, window_seconds: float, least: float) -> int:
     """Falls of 30-minute demand by 30 % from a peak after which the count was not lower within window + 10 min.
 
-    Falls that end at the minimum count are left out.
+    Falls that end at the minimum count, or at what demand needs by then, are left out.
     """
     smooth = np.convolve(minutes.demand, np.full(30, 1 / 30), mode="same")
     allowed = int(window_seconds // 60 + 10)
@@ -187,7 +187,8 @@ def late_descents(minutes: Minutes, window_seconds: float, least: float) -> int:
         elif smooth[position] <= (1 - DESCENT_SHARE) * peak:
             before = float(np.max(minutes.wanted[peak_at : position + 1]))
             after = float(np.min(minutes.wanted[position : position + allowed + 1]))
-            if after >= before and after > least + 1e-6:
+            enough = np.ceil(smooth[position] / BAND[0])
+            if after >= before and after > max(least, enough) + 1e-6:
                 late += 1
             peak, peak_at = smooth[position], position
         position += 1
