@@ -76,7 +76,7 @@ def _parts(
     yield _cost_panel(summary, results)
     unmeasured = sum(1 for row in rows if row.idle_usd_per_day is None)
     if unmeasured:
-        yield Text(f"{unmeasured} of {len(rows)} workloads are not measured: their idle dollars are in no sum.")
+        yield Text(f"{unmeasured} of {len(rows)} workloads not measured: their idle dollars are in no sum.")
     yield from _capacity(results)
     yield from _pending(results)
     if coverage:
