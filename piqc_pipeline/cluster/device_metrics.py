@@ -61,17 +61,15 @@ class DeviceUse:
 
 def read_devices(pages: Iterable[Page], source: Source) -> tuple[DeviceUse, ...]:
     """Every device on the pages, in order of its identity."""
-    rows: dict[tuple[str, str, str], dict[str, float]] = {}
-    labels: dict[tuple[str, str, str], dict[str, str]] = {}
+    rows: dict[tuple[str, ...], dict[str, float]] = {}
+    labels: dict[tuple[str, ...], dict[str, str]] = {}
     for page in pages:
         for sample in page:
             key = _device_key(sample)
             if key is None or not math.isfinite(sample.value):
                 continue
             rows.setdefault(key, {})[sample.name] = sample.value
-            held = labels.setdefault(key, dict(sample.labels))
-            if workload_of(sample.labels) is not None and workload_of(held) is None:
-                held.update(sample.labels)
+            labels.setdefault(key, dict(sample.labels))
     return tuple(_use(labels[key], rows[key], source) for key in sorted(rows))
 
 
@@ -88,7 +86,8 @@ def workload_of(labels: Mapping[str, str]) -> PodKey | None:
     return None
 
 
-def _device_key(sample: Sample) -> tuple[str, str, str] | None:
+def _device_key(sample: Sample) -> tuple[str, ...] | None:
+    """Device, instance, and who uses it: a shared card is told once for each of its users."""
     labels = sample.labels
     if sample.name not in METRICS:
         return None
@@ -99,7 +98,8 @@ def _device_key(sample: Sample) -> tuple[str, str, str] | None:
     partition = labels.get("gpu_partition_id") or ""
     if not uuid and not index:
         return None
-    return (uuid or host, uuid and f"#{index}" or index, instance or partition)
+    user = workload_of(labels) or ("", "")
+    return (uuid or host, index, instance or partition, *user)
 
 
 def _use(labels: Mapping[str, str], values: Mapping[str, float], source: Source) -> DeviceUse:

@@ -69,7 +69,10 @@ def _read(options: ScanOptions, now: datetime, progress: Callable[[str, int, int
     assembly = Assembly(objects, options, registry, now)
     answers = LiveAnswers(server, options)
     assembly.place()
-    assembly.describe(selector, answers)
+    try:
+        assembly.describe(selector, answers)
+    except KeyboardInterrupt:
+        server.deadline.stop.set()
     prometheus = None
     if options.prometheus_url:
         prometheus = Prometheus(

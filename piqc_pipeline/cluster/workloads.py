@@ -12,7 +12,7 @@ from piqc_pipeline.cluster.engines import runtime
 from piqc_pipeline.cluster.engines.commands import environment_of, invocations
 from piqc_pipeline.cluster.engines.endpoints import Endpoint, endpoint_of
 from piqc_pipeline.cluster.engines.identify import ContainerView, confirm, identify
-from piqc_pipeline.cluster.engines.model import config_paths, model_of
+from piqc_pipeline.cluster.engines.model import config_paths, config_variables, model_of
 from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
 from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec
 from piqc_pipeline.cluster.owners import Owner
@@ -94,17 +94,27 @@ def main_view(pod: PodObject, registry: Registry, answers: Answers | None) -> Co
 
 
 def _view(container: Container, pod: PodObject, answers: Answers | None) -> ContainerView:
-    config: dict[tuple[str, str], str] = {}
-    if answers is not None:
-        for variable in container.env or []:
-            source = variable.value_from.config_map_key_ref if variable.value_from else None
-            if source is None or is_secret_name(variable.name):
-                continue
-            texts = answers.config_map(pod.metadata.namespace, source.name) or {}
-            if source.key in texts:
-                config[(source.name, source.key)] = texts[source.key]
+    environment = environment_of(container)
+    found = ContainerView(container, tuple(invocations(container, environment)), environment)
+    config = _config_values(found, pod, answers) if answers is not None else {}
+    if not config:
+        return found
     environment = environment_of(container, config)
     return ContainerView(container, tuple(invocations(container, environment)), environment)
+
+
+def _config_values(view: ContainerView, pod: PodObject, answers: Answers) -> dict[tuple[str, str], str]:
+    """Values of the ConfigMap keys that say something of the model; nothing else of a ConfigMap is looked at."""
+    wanted = config_variables(view.invocations)
+    found: dict[tuple[str, str], str] = {}
+    for variable in view.container.env or []:
+        source = variable.value_from.config_map_key_ref if variable.value_from else None
+        if source is None or variable.name not in wanted or is_secret_name(variable.name):
+            continue
+        texts = answers.config_map(pod.metadata.namespace, source.name) or {}
+        if source.key in texts:
+            found[(source.name, source.key)] = texts[source.key]
+    return found
 
 
 def _config_text(view: ContainerView, pod: PodObject, answers: Answers | None) -> dict[str, str]:

@@ -131,3 +131,10 @@ def test_no_values_leave_their_range(rows: list[tuple[str, float, bool]]) -> Non
     )
     for use in read(page):
         assert use.reading.utilization_pct is None or 0 <= use.reading.utilization_pct <= 100
+
+
+def test_a_shared_card_is_told_once_for_each_of_its_users() -> None:
+    # dcgm-exporter with KUBERNETES_VIRTUAL_GPUS: one series for each pod that shares the card.
+    labels = 'gpu="0",UUID="GPU-1",namespace="ns"'
+    page = "".join(f'DCGM_FI_DEV_GPU_UTIL{{{labels},pod="p{n}",vgpu="{n}"}} 50\n' for n in range(3))
+    assert [use.pod for use in read(page)] == [("ns", "p0"), ("ns", "p1"), ("ns", "p2")]

@@ -323,3 +323,21 @@ def test_a_model_in_a_configmap_is_found_where_reading_it_is_granted(api: ApiSer
     api.faults = [Fault("/configmaps/", 403)]
     snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
     assert snapshot.workloads[0].model.name is None and not snapshot.read_failed
+
+
+def test_only_configmap_keys_that_say_something_of_the_model_are_read(api: ApiServerDouble, tmp_path: Path) -> None:
+    def variable(name: str, key: str) -> dict[str, object]:
+        return {"name": name, "valueFrom": {"configMapKeyRef": {"name": "conf", "key": key}}}
+
+    data = {"model": "a/b-8B", "tp": "4", "level": "debug"}
+    api.items = [
+        node("n0"),
+        pod("p", [container(args=["-tp", "$(TP)"], env=[variable("MODEL_ID", "model"), variable("TP", "tp")])]),
+        {"kind": "ConfigMap", "metadata": {"name": "conf", "namespace": "inference"}, "data": data},
+    ]
+    model = live(api, tmp_path, allow_exec=False, collect_runtime=False).workloads[0].model
+    assert (model.name, model.tensor_parallel) == ("a/b-8B", 4) and api.count("/configmaps/") == 1
+    api.seen.clear()
+    api.items[1] = pod("p", [container(env=[variable("LOG_LEVEL", "level")])])
+    live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert api.count("/configmaps/") == 0

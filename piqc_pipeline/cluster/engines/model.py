@@ -76,7 +76,14 @@ _HUMAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKmMgG]?)")
 _HUMAN_UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1024**2, "g": 10**9, "G": 1024**3}
 _TRUE = ("", "true", "1", "yes", "True")
 _PATH_LIKE = re.compile(r"[\w.@:/+~-]+")
+_NAMED_VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)")
 MAX_CONFIG_BYTES = 262_144
+
+
+def config_variables(invocations: Iterable[Invocation]) -> frozenset[str]:
+    """Variables that say something of the model: those that engines read, and those that the arguments name."""
+    named = {name for item in invocations for word in item.words for name in _NAMED_VARIABLE.findall(word)}
+    return frozenset({*NAME_ENV, *SERVED_ENV, *(name for names in _ENV.values() for name in names), *named})
 
 
 def model_of(

@@ -230,7 +230,7 @@ SIGNATURES: tuple[Signature, ...] = (
     Signature(
         "vllm",
         image=_pattern(
-            r"(^|/)vllm(-openai|-tpu|-cpu|-rocm|-gaudi|-hpu|-neuron|-xpu|-ascend|-cuda|-server|-omni|-nightly|-base|-dev|-runtime)*$|"
+            r"(^|[/_.-])vllm(-openai|-tpu|-cpu|-rocm|-gaudi|-hpu|-neuron|-xpu|-ascend|-cuda|-server|-omni|-nightly|-base|-dev|-runtime)*$|"
             r"(^|/)vllm/(?!vllm-router)|(^|/)vllm-(openai|tpu|rocm|hpu)|(^|/)rhaiis/vllm|(^|/)rocm/vllm|"
             r"deep-learning-containers/vllm|(^|/)ai-dynamo/vllm|(^|/)pytorch-vllm"
         ),

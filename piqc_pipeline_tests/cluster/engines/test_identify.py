@@ -30,6 +30,7 @@ def seen(found: ContainerView, labels: dict[str, str] | None = None) -> tuple[En
         ("vllm/vllm-openai:v0.8.5", ["--model", "a/b-7B"], {}, "vllm", "a/b-7B"),
         ("lmcache/vllm-openai:x", ["serve", "mistralai/Mistral-7B-v0.1"], {}, "vllm", "mistralai/Mistral-7B-v0.1"),
         ("rocm/vllm:latest", ["--model", "a/b-7B"], {}, "vllm", "a/b-7B"),
+        ("acme/qwen-vllm:1", ["--model", "a/b-7B"], {}, "vllm", "a/b-7B"),
         (
             "registry.local/own:1",
             ["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=m-7B"],
