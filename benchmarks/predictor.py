@@ -36,7 +36,7 @@ from typing import Any
 STEP_SECONDS = 300
 DAYS = 14
 CONNECTIONS = 16
-ROUNDS = 3
+ROUNDS = 5
 PATH = "/predict?workload=inference/w0007&horizon=30m"
 
 
@@ -228,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--workloads", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of one round")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of one round")
     parser.add_argument("--reference", nargs=2, metavar=("PORT", "MODEL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
