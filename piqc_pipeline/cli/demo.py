@@ -26,12 +26,12 @@ MODELS = {
 }
 
 BINDING = {
-    "fc50": "the median forecast",
-    "fcq": "the forecast's likely peak",
+    "fc50": "median forecast",
+    "fcq": "likely peak",
     "observed": "live demand",
-    "min": "the minimum",
-    "max": "the maximum",
-    "hold": "the hold on scale-in",
+    "min": "minimum",
+    "max": "maximum",
+    "hold": "hold on scale-in",
     "": "nothing",
 }
 
@@ -164,8 +164,8 @@ def _print_plans(plans: "tuple[ReplicaPlan, ...]", artifact: "PredictorArtifact"
     shown.add_column("limits", justify="right")
     shown.add_column("decided by")
     for plan in plans:
-        if not plan.steps:
-            cells = ["?"] * len(moments)
+        if not plan.accepted:
+            cells = ["-"] * len(moments)
             binding = "observed trigger alone"
         else:
             cells = [str(max(plan.steps, key=lambda step: (step.ts <= moment, step.ts)).replicas) for moment in moments]

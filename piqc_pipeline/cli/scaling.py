@@ -115,7 +115,7 @@ def plan_command(
     """Print the replica plan of the next hours.
 
     Reads the newest snapshot and the promoted forecast; with --write also writes the manifests. Nothing is applied.
-    Ends with 3 if a workload cannot be planned.
+    Workloads that no autoscaler can scale are named on stderr.
     """
     from dataclasses import replace
     from datetime import timedelta
@@ -124,7 +124,7 @@ def plan_command(
     from piqc_pipeline.forecast.artifact import load
     from piqc_pipeline.scaling import keda
     from piqc_pipeline.scaling.cron import cron_floors
-    from piqc_pipeline.scaling.fleet import FleetPlan, plan_fleet
+    from piqc_pipeline.scaling.fleet import FleetPlan, demand_levels, plan_fleet
     from piqc_pipeline.scaling.options import options_from_settings
     from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.settings import load_settings
@@ -143,7 +143,17 @@ def plan_command(
     artifact = load(settings.data_dir / "model" / "current")
     snapshot = read_snapshot(settings.data_dir / "facts" / "snapshot.json")
     horizon = timedelta(hours=max(hours, 24.0) if cron_floor else hours)
-    fleet = plan_fleet(snapshot, artifact.workloads, policy, settings.clock(), horizon, failed=artifact.failed)
+    high, highest = demand_levels(artifact.workloads)
+    fleet = plan_fleet(
+        snapshot,
+        artifact.workloads,
+        policy,
+        settings.clock(),
+        horizon,
+        failed=artifact.failed,
+        high_demand=high,
+        highest_demand=highest,
+    )
     if namespaces:
         kept = tuple(plan for plan in fleet.plans if plan.limits.namespace in namespaces)
         fleet = FleetPlan(
@@ -157,7 +167,7 @@ def plan_command(
     _show_plan(fleet, hours, form)
     for name, why in fleet.left_out.items():
         click.echo(f"not planned: {name}: {why}", err=True)
-    return EXIT_UNKNOWN_PARTS if fleet.left_out else EXIT_DONE
+    return EXIT_DONE
 
 
 def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:

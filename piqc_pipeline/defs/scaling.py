@@ -38,16 +38,19 @@ def plan_of(pipeline: Pipeline) -> "FleetPlan":
     """
     from piqc_pipeline.facts.snapshot_file import read_snapshot
     from piqc_pipeline.forecast.artifact import load
-    from piqc_pipeline.scaling.fleet import plan_fleet
+    from piqc_pipeline.scaling.fleet import demand_levels, plan_fleet
     from piqc_pipeline.scaling.policy import policy_from_settings
 
     artifact = load(pipeline.artifact_dir)
+    high, highest = demand_levels(artifact.workloads)
     return plan_fleet(
         read_snapshot(pipeline.snapshot_path),
         artifact.workloads,
         policy_from_settings(pipeline.settings),
         pipeline.now,
         failed=artifact.failed,
+        high_demand=high,
+        highest_demand=highest,
     )
 
 

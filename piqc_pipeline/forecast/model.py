@@ -129,6 +129,8 @@ class DataCard:
         gaps: Buckets without one.
         censored_share: Share of buckets in which demand was cut off by saturation.
         notes: What was cleaned, dropped or failed, one sentence each.
+        demand_q95: Quantile 0.95 of demand, in the series' unit; what a fallback must carry.
+        demand_q999: Quantile 0.999 of demand; what the most replicas must carry.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = WIRE
@@ -139,6 +141,8 @@ class DataCard:
     gaps: int
     censored_share: float | None
     notes: tuple[str, ...] = ()
+    demand_q95: float | None = None
+    demand_q999: float | None = None
 
 
 @dataclass(frozen=True)

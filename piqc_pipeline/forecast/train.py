@@ -161,7 +161,8 @@ def data_card(series: DemandSeries) -> DataCard:
     notes = series.notes
     if censored is not None and censored > CENSORED_LIMIT:
         notes = (*notes, f"demand was cut off by saturation in {censored:.0%} of the buckets: a lower bound")
-    return DataCard(series.start, series.end, int(known.sum()), int((~known).sum()), censored, notes)
+    levels = [float(level) for level in np.quantile(series.demand[known], [0.95, 0.999])] if known.any() else [None] * 2
+    return DataCard(series.start, series.end, int(known.sum()), int((~known).sum()), censored, notes, *levels)
 
 
 def _learn(

@@ -6,6 +6,7 @@ One call for the shells: snapshot and artifact in, plans out. The rule itself is
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from piqc_pipeline.errors import ScalingError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
@@ -16,6 +17,32 @@ from piqc_pipeline.scaling.policy import ScalingPolicy
 
 FRESH = timedelta(minutes=10)
 """A snapshot older than this says nothing of demand now."""
+
+
+class _Known(Protocol):
+    """What is asked of a `forecast.model.DataCard`."""
+
+    @property
+    def demand_q95(self) -> float | None: ...  # noqa: D102
+    @property
+    def demand_q999(self) -> float | None: ...  # noqa: D102
+
+
+class _WithHistory(Protocol):
+    """What is asked of a `forecast.model.WorkloadForecast`, accepted or not."""
+
+    @property
+    def data(self) -> _Known: ...  # noqa: D102
+
+
+def demand_levels(forecasts: Mapping[str, _WithHistory]) -> tuple[dict[str, float], dict[str, float]]:
+    """`high_demand` and `highest_demand` for `plan_fleet`, from the histories that forecasts were made from."""
+    high = {name: entry.data.demand_q95 for name, entry in forecasts.items()}
+    highest = {name: entry.data.demand_q999 for name, entry in forecasts.items()}
+    return (
+        {name: value for name, value in high.items() if value is not None},
+        {name: value for name, value in highest.items() if value is not None},
+    )
 
 
 @dataclass(frozen=True)

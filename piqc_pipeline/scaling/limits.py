@@ -94,7 +94,9 @@ def limits_from_snapshot(
     Raises:
         ScalingError: The owner has no replicas to scale (a DaemonSet, Job or bare pod), or the quota allows none.
     """
-    if workload.kind not in SCALABLE_KINDS or workload.replicas_wanted is None:
+    if workload.kind in SCALABLE_KINDS and workload.replicas_wanted is None:
+        raise ScalingError(f"cannot scale {workload.id}: how many replicas its owner asks for could not be read")
+    if workload.kind not in SCALABLE_KINDS:
         raise ScalingError(
             f"cannot scale {workload.id}: a {workload.kind} takes no replicas from an autoscaler; "
             f"{', '.join(SCALABLE_KINDS)} do"

@@ -1,11 +1,12 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from piqc_pipeline.forecast.model import ENSEMBLE, LAST_DAY_30M
 from piqc_pipeline.forecast.policy import TrainPolicy
-from piqc_pipeline.forecast.train import train
+from piqc_pipeline.forecast.series import DemandSeries
+from piqc_pipeline.forecast.train import data_card, train
 from piqc_pipeline_tests.forecast.examples import START, daily_wave, series_of
 
 QUICK = TrainPolicy(with_prophet=False, replay_nights=5)
@@ -69,3 +70,10 @@ def test_values_after_now_are_not_looked_at():
         train([series_of(values)], now, QUICK).workloads["c/ns/Deployment/web"].table for values in (demand, changed)
     ]
     assert tables[0] == tables[1]
+
+
+def test_the_card_tells_how_high_demand_went():
+    demand = np.append(np.ones(950), np.full(50, 3.0))
+    card = data_card(DemandSeries("d/n/Deployment/w", datetime(2025, 1, 6, tzinfo=UTC), 600, demand))
+    # 5 % of the buckets are at 3: quantile 0.95 lies on the step (position 949.05 of 0..999), 0.999 well above it.
+    assert (card.demand_q95, card.demand_q999) == (pytest.approx(1.1), 3.0)

@@ -25,10 +25,22 @@ def test_each_inference_workload_is_planned_or_left_out_with_a_reason():
     assert "DaemonSet takes no replicas" in fleet.left_out[daemon.id]
 
 
-def test_the_maximum_keeps_headroom_over_the_forecast():
-    # 1.2 * 5.1 / 0.8 = 7.65: eight, which the cluster has room for.
-    (plan,) = plan_fleet(cluster(workload()), {CHAT: forecast([4.4], [5.1])}, POLICY, NOW).plans
-    assert (plan.limits.max_replicas, plan.now.replicas) == (8, 6)
+def test_the_maximum_keeps_headroom_over_what_was_seen_and_foreseen():
+    # 1.2 * 4.0 / 0.8 = 6 replicas for the seen peak, though the forecast peaks at 1.1.
+    (plan,) = plan_fleet(
+        cluster(workload()), {CHAT: forecast([1.0], [1.1])}, POLICY, NOW, highest_demand={CHAT: 4.0}
+    ).plans
+    assert plan.limits.max_replicas == 6
+    # 1.2 * 5.1 / 0.8 = 7.65: eight for the foreseen peak, though less was seen.
+    (plan,) = plan_fleet(
+        cluster(workload()), {CHAT: forecast([4.4], [5.1])}, POLICY, NOW, highest_demand={CHAT: 2.0}
+    ).plans
+    assert plan.limits.max_replicas == 8
+
+
+def test_a_forecast_alone_sets_no_maximum():
+    (plan,) = plan_fleet(cluster(workload()), {CHAT: forecast([1.0], [1.1])}, POLICY, NOW).plans
+    assert plan.limits.max_replicas == 8  # sixteen GPUs, two a replica
 
 
 def test_a_failed_training_is_the_reason_to_stay_reactive():

@@ -138,7 +138,7 @@ def test_zero_is_allowed_only_with_its_warning():
     assert "may go to zero" in found.warnings[0]
 
 
-@pytest.mark.parametrize("fields", [{"kind": "DaemonSet"}, {"replicas_wanted": None}, {"kind": "InferenceService"}])
+@pytest.mark.parametrize("fields", [{"kind": "DaemonSet"}, {"kind": "InferenceService"}])
 def test_what_no_autoscaler_can_scale_is_an_error(fields):
     with pytest.raises(ScalingError, match="takes no replicas from an autoscaler"):
         limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(**fields), POLICY)
@@ -162,3 +162,8 @@ def test_slices_of_a_device_shared_in_time_add_no_capacity():
     # Two devices shared four ways are eight slices, and capacity for two replicas.
     pool = AcceleratorPool(GPU, "nvidia", "T4", 16.0, 8, 8, units_per_device=4.0, sharing="time-slicing")
     assert maximum((node("a", 0, pools=(pool,)),), (pod("own", "a", 1),), gpus_per_replica=1.0) == 2
+
+
+def test_an_owner_whose_count_was_not_read_is_no_daemonset() -> None:
+    with pytest.raises(ScalingError, match="could not be read"):
+        maximum((node("a", 8),), OWN, kind="ReplicaSet", replicas_wanted=None)
