@@ -117,6 +117,8 @@ def test_offline_commands_of_the_readme_run_on_the_demo(
     load.select("ts", pl.col("workload").alias("series_id"), pl.col("offered_rate").alias("value")).write_parquet(
         folder / "load.parquet"
     )
+    rows = load.tail(12).with_columns(pl.lit("demo/inference/Deployment/bge").alias("workload"))
+    rows.select("ts", "workload", pl.lit(1.5).alias("demand_replicas")).write_csv(folder / "load.csv")
     command = re.sub(r"^piqc", f"{sys.executable} -m piqc_pipeline.cli.main", command)
     environment = outside_environment() | {"PIQC_CLUSTER": "demo", "PIQC_DATA_DIR": "piqc-data"}
     if not (folder / "piqc-data").exists():
