@@ -71,7 +71,7 @@ KEPT = SeasonFits(_kept, _kept, _kept)
 
 
 def members_of(fits: SeasonFits) -> list[Member]:
-    """The nine members of the design (section 1), in a fixed order; eight without Prophet."""
+    """The nine members, in a fixed order; eight without Prophet."""
     members: list[Member] = [
         LastValue(),
         MovingAverage(),

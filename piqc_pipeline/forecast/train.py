@@ -53,7 +53,7 @@ LEAST_HOURS = 6.0
 """Under this much history there is nothing to learn from: the plain fallback is used."""
 
 CENSORED_LIMIT = 0.05
-"""Above this share of saturated buckets the forecast is marked a lower bound (autoscaling design, E.1)."""
+"""Above this share of saturated buckets the forecast is marked a lower bound."""
 
 ADAPTING_DAYS = 1.5
 """The adaptive level starts half a day before the last day, which it is scored on."""

@@ -142,7 +142,7 @@ def demand_of(snapshot: ClusterSnapshot, workload: Workload) -> LiveDemand:
 
 
 def _activity(reading: AcceleratorReading) -> float | None:
-    """Share of time the device worked, by the best signal it gave (E.1 item 2, hardware signals)."""
+    """Share of time the device worked, by the best signal it gave."""
     for value in (reading.sm_active_pct, reading.utilization_pct):
         if value is not None:
             return value / 100

@@ -1,8 +1,7 @@
 """Which objects make KEDA follow the plan, and what if the plan or a metric is gone?
 
-Two triggers in replica units at target 1, the forecast and what is observed; HPA takes the larger (KEDA 2.20, items 18
-to 25 of the control design). The plain HPA variant is in `adapter.py`, the folder on disk in `overlay.py`. Nothing is
-ever applied from here.
+Two triggers in replica units at target 1, the forecast and what is observed; HPA takes the larger (KEDA 2.20).
+The plain HPA variant is in `adapter.py`, the folder on disk in `overlay.py`. Nothing is ever applied from here.
 """
 
 import hashlib

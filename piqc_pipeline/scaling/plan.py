@@ -1,7 +1,7 @@
 """How many replicas does each of the next hours need, which term decides, and what is missing?
 
-Pure: values in, values out. The rule is items 11 to 17 of the control design: typical demand over the lead time under
-`u_mid`, unlikely demand under `u_cap`, what is seen right now under `u_observed`, removal only where it is safe.
+Pure: values in, values out. The rule: typical demand over the lead time under `u_mid`, unlikely demand under `u_cap`,
+what is seen right now under `u_observed`, removal only where it is safe.
 How the numbers are published belongs to `keda.py` and the predictor.
 """
 

@@ -16,7 +16,7 @@ MODES: tuple[Mode, ...] = ("observe", "shadow", "scale-out-only", "enforce")
 
 @dataclass(frozen=True)
 class ScalingPolicy:
-    """The control rule's numbers. These defaults are the design's; `policy_from_settings` has those tuned by replay.
+    """The control rule's numbers. These defaults are plain; `policy_from_settings` has those tuned by replay.
 
     Attributes:
         u_mid: Utilization that the median of demand over the lead time may reach, share.

@@ -30,7 +30,7 @@ class Case:
     tolerance: str | None = None
 
     @property
-    def by_hand(self) -> int:
+    def by_our_rule(self) -> int:
         metrics = tuple(
             Metric(None if value == "error" else milli(value), milli(self.target), self.kind) for value in self.readings
         )
@@ -61,7 +61,7 @@ CASES = [
     Case("tolerance-0-fraction", "AverageValue", (10.9,), 1, 10, 11, tolerance="0"),
     Case("tolerance-0-stays", "AverageValue", (10,), 1, 10, 10, tolerance="0"),
 ]
-"""17 of the control design's table, and the per-HPA tolerance of Kubernetes 1.35."""
+"""17 cases of the HPA's arithmetic, and the per-HPA tolerance of Kubernetes 1.35."""
 
 
 def scaled_object(case: Case, url: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _standing(kube: Kube, namespace: str) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_live_hpa_asks_for_the_number_of_the_table(case: Case, asked: dict[str, list[int]]) -> None:
-    assert case.by_hand == case.asks
+    assert case.by_our_rule == case.asks
     first = asked[case.name][1] if len(asked[case.name]) > 1 else case.stands
     assert first == case.asks, f"the Deployment went {asked[case.name]}"
 
