@@ -4,7 +4,7 @@ API: resource.k8s.io/v1 (and v1beta1, v1beta2, whose fields lie one level deeper
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from piqc_pipeline.cluster.accelerators.products import product_name
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
@@ -52,7 +52,6 @@ class Claims:
 
     claims: dict[tuple[str, str], ClaimObject] | None = None
     slices: list[SliceObject] | None = None
-    _mig: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, claims: list[ClaimObject] | None, slices: list[SliceObject] | None) -> "Claims":

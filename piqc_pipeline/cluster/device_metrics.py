@@ -19,7 +19,6 @@ PodKey = tuple[str, str]
 """Namespace and name."""
 
 _EXPORTER = re.compile(r"dcgm-exporter|metrics-exporter|gpu-exporter")
-RESERVATION = re.compile(r"^(runai-reservation|kai-resource-reservation)")
 MAX_TEMPERATURE = 150.0
 _DCGM = {
     "DCGM_FI_DEV_GPU_UTIL": ("utilization_pct", 1.0),

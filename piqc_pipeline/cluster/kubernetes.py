@@ -83,7 +83,6 @@ class Answer:
 
     status: int
     body: bytes
-    content_type: str = ""
     retry_after: float | None = None
 
 
@@ -191,7 +190,6 @@ class ApiServer:
         return Answer(
             response.status,
             b"".join(parts),
-            response.headers.get("Content-Type", ""),
             _seconds(response.headers.get("Retry-After")),
         )
 

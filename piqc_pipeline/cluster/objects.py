@@ -134,7 +134,6 @@ class PodClaim(Wire):
 
     name: str = ""
     resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
 
 
 class NamedRef(Wire):
@@ -159,7 +158,6 @@ class PodSpec(Wire):
     resource_claims: list[PodClaim] | None = None
     scheduling_gates: list[Any] | None = None
     volumes: list[Volume] | None = None
-    node_selector: dict[str, str] | None = None
 
 
 class Condition(Wire):
@@ -210,7 +208,6 @@ class NodeSpec(Wire):
 
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
-    provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
 class NodeStatus(Wire):

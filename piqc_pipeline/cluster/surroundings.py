@@ -55,14 +55,12 @@ class ServicePort(Wire):
 
     port: int = 0
     name: str | None = None
-    target_port: int | str | None = None
 
 
 class ServiceSpec(Wire):
     """Which pods a Service reaches."""
 
     selector: dict[str, str] | None = None
-    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     ports: list[ServicePort] | None = None
 
 
@@ -201,13 +199,6 @@ class Attribute(Wire):
     """One attribute of a device."""
 
     string: str | None = None
-    int_: int | None = msgspec.field(default=None, name="int")
-
-
-class DeviceCapacity(Wire):
-    """One capacity of a device."""
-
-    value: str | int | None = None
 
 
 class DeviceBody(Wire):

@@ -33,19 +33,6 @@ LEAST_RESIDUALS = 12
 HIGH = 0.9
 
 
-@dataclass(frozen=True)
-class Window:
-    """A quantile of the maximum over some steps.
-
-    Attributes:
-        steps: Width of the window.
-        quantile: Between 0 and 1.
-    """
-
-    steps: int
-    quantile: float
-
-
 def window_maximum(paths: Floats, steps: int) -> Floats:
     """Maximum of the first `steps` steps along the last axis; NaN where one of them is."""
     maximum: Floats = np.max(paths[..., :steps], axis=-1)

@@ -19,7 +19,6 @@ PROPHET = "prophet"
 PROPHET_SPECIFICATION = "prophet_specification"
 LAST_VALUE = "last_value"
 SAME_TIME_YESTERDAY = "same_time_yesterday"
-SMA_60 = "sma_60"
 CONSTANT = "constant"
 """Names of the models in `WorkloadForecast.scores`; `constant` is the training window's median, for scale."""
 

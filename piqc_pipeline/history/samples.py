@@ -142,23 +142,3 @@ def days_between(start: datetime, end: datetime) -> list[datetime]:
         days.append(day)
         day += timedelta(days=1)
     return days
-
-
-def bucketed(samples: pl.DataFrame, keys: list[str], step_seconds: int) -> pl.DataFrame:
-    """Means of samples in buckets of equal width, each bucket closed at its start and open at its end.
-
-    Args:
-        samples: Columns `keys`, `ts` (UTC) and `value`; null, NaN and infinite values are left out.
-        keys: Columns that name a series.
-        step_seconds: Width of a bucket.
-
-    Returns:
-        Columns `keys`, `ts` (start of the bucket), `value` (mean), `samples` (how many); only buckets with a sample.
-    """
-    return (
-        samples.filter(pl.col("value").is_not_null() & pl.col("value").is_finite())
-        .with_columns(pl.col("ts").dt.truncate(f"{step_seconds}s"))
-        .group_by([*keys, "ts"])
-        .agg(pl.col("value").mean(), pl.len().cast(pl.Int32).alias("samples"))
-        .sort([*keys, "ts"])
-    )

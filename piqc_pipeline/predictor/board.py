@@ -16,7 +16,7 @@ from piqc_pipeline.scaling.plan import PlanStep, ReplicaPlan, plan_workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
 
 STALE_FLOOR_SECONDS = 600.0
-"""Demand older than this is stale, unless a refresh or a bucket is wider (control design, item 18)."""
+"""Demand older than this is stale, unless a refresh or a bucket is wider."""
 
 CLOCK_TOLERANCE_SECONDS = 120.0
 """How far ahead of this machine's clock data may be; NTP keeps clusters within a second."""
@@ -96,7 +96,6 @@ class Board:
         artifact: The artifact in use.
         entries: By workload id.
         names: Ids by every name that a client may use.
-        built_at: When (UTC).
         policy: The rule's numbers.
         rendered: Answers already written; emptied with the board.
     """
@@ -104,7 +103,6 @@ class Board:
     artifact: PredictorArtifact
     entries: Mapping[str, Entry]
     names: Mapping[str, tuple[str, ...]]
-    built_at: datetime
     policy: ScalingPolicy
     rendered: dict[object, bytes] = field(default_factory=dict, compare=False)
 
@@ -205,7 +203,7 @@ def _fresh_until(
     live: bool,
     refresh_seconds: float,
 ) -> datetime | None:
-    """Item 18 of the control design; without a Prometheus the forecast's own `valid_until` alone."""
+    """When an answer turns stale; without a Prometheus the forecast's own `valid_until` alone."""
     if forecast is None:
         return now + timedelta(seconds=stale_after_seconds(refresh_seconds, 0))
     if not live or data_until is None:

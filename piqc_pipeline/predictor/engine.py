@@ -205,7 +205,7 @@ class Engine:
         for workload, why in artifact.failed.items():
             if workload not in entries:
                 entries[workload] = self._entry(workload, None, why, reading)
-        self.board = Board(artifact, entries, self._names, self.clock(), self.options.policy)
+        self.board = Board(artifact, entries, self._names, self.options.policy)
 
     def _entry(
         self, workload: str, forecast: WorkloadForecast | None, failed: str | None, reading: Reading | None

@@ -16,8 +16,6 @@ SelectPolicy = Literal["Max", "Min", "Disabled"]
 
 DEFAULT_TOLERANCE = 0.1
 """kube-controller-manager --horizontal-pod-autoscaler-tolerance."""
-SYNC_SECONDS = 15
-"""kube-controller-manager --horizontal-pod-autoscaler-sync-period."""
 
 
 def milli(value: float | str) -> int:

@@ -4,7 +4,7 @@ Only placement is asked here (nodes, taints, what others hold, quota); demand be
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from piqc_pipeline.errors import ScalingError
 from piqc_pipeline.facts.snapshot import Autoscaler, ClusterSnapshot, Node, Pod, Workload
@@ -154,13 +154,6 @@ def limits_from_snapshot(
         controller=workload.autoscaler,
         warnings=tuple(warnings),
     )
-
-
-def raise_to(limits: ReplicaLimits, minimum: int, reason: str) -> ReplicaLimits:
-    """The limits with a higher minimum (never above the maximum)."""
-    if minimum <= limits.min_replicas:
-        return limits
-    return replace(limits, min_replicas=min(minimum, limits.max_replicas), min_reason=reason)
 
 
 def _schedulable_replicas(snapshot: ClusterSnapshot, workload: Workload) -> int | None:

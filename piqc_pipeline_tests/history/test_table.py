@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from piqc_pipeline.history.samples import HISTORY_COLUMNS, bucketed, conform
+from piqc_pipeline.history.samples import HISTORY_COLUMNS, conform
 from piqc_pipeline.history.table import check_window, merged
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
@@ -105,36 +105,3 @@ def test_answers_in_a_row_keep_the_fullest_of_each_bucket_and_running_again_chan
             if old is None or new[1] * new[2] >= old[1] * old[2]:
                 naive[bucket] = new
     assert table.select(HISTORY_COLUMNS).equals(frame_of(naive))
-
-
-samples = st.lists(
-    st.tuples(
-        st.sampled_from("ab"),
-        st.integers(0, 3600 * 1000),
-        st.one_of(st.none(), st.floats(-1e6, 1e6), st.just(float("nan"))),
-    ),
-    max_size=60,
-)
-
-
-@given(samples, st.sampled_from([60, 300, 600]))
-@settings(max_examples=60, deadline=None)
-def test_bucketing_is_the_naive_mean(given_samples: list[tuple[str, int, float | None]], step: int) -> None:
-    naive: dict[tuple[str, int], list[float]] = {}
-    for key, millis, value in given_samples:
-        if value is not None and value == value:
-            naive.setdefault((key, millis // (step * 1000)), []).append(value)
-    frame = pl.DataFrame(
-        {
-            "series": [key for key, _, _ in given_samples],
-            "ts": [DAY + timedelta(milliseconds=millis) for _, millis, _ in given_samples],
-            "value": [value for _, _, value in given_samples],
-        },
-        schema={"series": pl.String, "ts": pl.Datetime("us", "UTC"), "value": pl.Float64},
-    )
-    got = bucketed(frame, ["series"], step)
-    assert [(key, (ts - DAY).total_seconds() // step, count) for key, ts, _, count in got.iter_rows()] == [
-        (key, bucket, len(values)) for (key, bucket), values in sorted(naive.items())
-    ]
-    means = [sum(values) / len(values) for _, values in sorted(naive.items())]
-    assert got["value"].to_list() == pytest.approx(means, abs=1e-6)
