@@ -73,7 +73,6 @@ class Settings(BaseSettings):
 
     # Forecast
     train_days: int = Field(28, ge=2, le=365, description="Days of demand that models are trained on.")
-    horizon_hours: float = Field(5, ge=0.5, le=48, description="How far the backtested paths reach, hours.")
     workload_timezone: str = Field("UTC", description="IANA zone in which a workload's day begins.")
 
     # Scaling
