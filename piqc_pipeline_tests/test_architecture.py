@@ -76,9 +76,9 @@ def test_prophet_is_imported_by_one_module_and_only_inside_a_function() -> None:
     assert _shown([entry for entry in entries if not entry.nested]) == []
 
 
-@pytest.mark.parametrize("knows_nobody", ["facts/", "errors.py", "settings.py"])
-def test_facts_errors_and_settings_import_no_package_of_ours(knows_nobody: str) -> None:
-    allowed = {"facts", "errors"} if knows_nobody != "errors.py" else set()
+@pytest.mark.parametrize("knows_nobody", ["facts/", "errors.py", "settings.py", "atomic.py"])
+def test_facts_errors_settings_and_atomic_import_no_package_of_ours(knows_nobody: str) -> None:
+    allowed = {"facts", "errors", "atomic"} if knows_nobody not in ("errors.py", "atomic.py") else set()
     entries = [entry for entry in IMPORTS if entry.importer.startswith(knows_nobody)]
     assert _shown([entry for entry in entries if _own_package(entry) not in (None, *allowed)]) == []
 

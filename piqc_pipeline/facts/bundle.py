@@ -4,8 +4,6 @@ How facts are derived from a snapshot belongs to `build.py`. A fact that is unkn
 one that is missing has a row in `factErrors`.
 """
 
-import os
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -13,6 +11,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import DumpUnreadable, OutputUnwritable
 
 SCHEMA_VERSION: Literal["piqc-scan.v0.1"] = "piqc-scan.v0.1"
@@ -158,16 +157,8 @@ def write_text(text: str, path: Path, what: str) -> None:
         OutputUnwritable: The folder is read-only, no folder, or full.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(partial).chmod(0o644)
-            Path(partial).replace(path)
-        except OSError:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write {what} to {path}: {error.strerror or error}; free space or choose another folder"

@@ -3,12 +3,11 @@
 What a snapshot holds is said in `snapshot.py`; the facts bundle, which other programs read, is `bundle.py`.
 """
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import DumpUnreadable, OutputUnwritable
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
 
@@ -50,15 +49,8 @@ def write_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
         OutputUnwritable: The folder is missing, read-only or full.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(snapshot_to_json(snapshot))
-            Path(partial).replace(path)
-        except OSError:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        with replacing(path) as partial:
+            partial.write_bytes(snapshot_to_json(snapshot))
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write the snapshot to {path}: {error.strerror or error}; free space or choose another folder"

@@ -39,6 +39,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing, NoWorkloadAccepted, OutputUnwritable
 from piqc_pipeline.forecast.card import model_card
 from piqc_pipeline.forecast.model import (
@@ -297,7 +298,9 @@ def _write_folder(
         new.chmod(0o755)
         (new / PREDICTOR).write_bytes(text)
         (new / HASH).write_text(f"{hashlib.sha256(text).hexdigest()}  {PREDICTOR}\n", encoding="ascii")
-        (new / CARD).write_text(model_card(document.trained_at, document.workloads, document.failed, document.versions))
+        (new / CARD).write_text(
+            model_card(document.trained_at, document.workloads, document.failed, document.versions), encoding="utf-8"
+        )
         (new / TABLE).write_text(forecast_csv(document.workloads), encoding="utf-8")
         if pickle_from is not None:
             if pickle_from.exists():
@@ -318,15 +321,13 @@ def write_atomic(path: Path, body: bytes) -> Path:
     Raises:
         OutputUnwritable: It cannot be written; what was there before stays.
     """
-    new = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(body)
-        new.replace(path)
+        with replacing(path) as partial:
+            partial.write_bytes(body)
     except OSError as error:
-        raise OutputUnwritable(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        new.unlink(missing_ok=True)
+        raise OutputUnwritable(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
     return path
 
 

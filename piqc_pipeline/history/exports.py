@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Literal
-from uuid import uuid4
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryError, OutputUnwritable
 from piqc_pipeline.history.samples import HISTORY_SCHEMA
 from piqc_pipeline.history.table import HistoryStore
@@ -51,15 +51,9 @@ def export(
         raise HistoryError(f"there is no history in {store.location} for that range: nothing to export")
     if not isinstance(target, Path):
         return _write(store, form, target, days, workloads, start, end, on_day)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
-                rows = _write(store, form, stream, days, workloads, start, end, on_day)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target) as partial, partial.open("wb") as stream:
+            rows = _write(store, form, stream, days, workloads, start, end, on_day)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write {target}: {error.strerror or error}; free space or choose another place"

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
-from uuid import uuid4
 
 import polars as pl
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import OutputUnwritable
 from piqc_pipeline.history.exporter import LiveExporter
 from piqc_pipeline.history.openmetrics import write_openmetrics
@@ -21,14 +21,9 @@ def write_generated(shape: TypicalWeek, form: str, pods: int, namespace: str, na
     if not isinstance(target, Path):
         _write(load, form, pods, namespace, name, target)
         return
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
-        try:
-            with temporary.open("w") as stream:
-                _write(load, form, pods, namespace, name, stream)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target) as partial, partial.open("w", encoding="utf-8") as stream:
+            _write(load, form, pods, namespace, name, stream)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write {target}: {error.strerror}; free space or choose another place"

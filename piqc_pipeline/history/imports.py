@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
-from uuid import uuid4
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryFileUnreadable, OutputUnwritable
 from piqc_pipeline.history.files import FileSource
 from piqc_pipeline.history.inventory import WorkloadInventory
@@ -91,17 +91,13 @@ def put_aside(source: FileSource) -> Path | None:
     if not count:
         return None
     path = source.path.with_name(f"{source.path.name}.bad.csv")
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        with temporary.open("w", newline="") as stream:
+        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream)
             writer.writerow(["line", "problem"])
             writer.writerows(bad)
-        temporary.replace(path)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot put bad rows aside in {path}: {error.strerror}; copy the file elsewhere"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return path

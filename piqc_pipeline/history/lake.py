@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 import polars as pl
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between
 from piqc_pipeline.history.table import (
@@ -246,14 +246,8 @@ class ParquetLake:
             if self._remote:
                 rows.write_parquet(path, compression="zstd", compression_level=6)
                 return
-            target = Path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.{uuid4().hex}")
-            try:
-                rows.write_parquet(temporary, compression="zstd", compression_level=6)
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with replacing(Path(path)) as partial:
+                rows.write_parquet(partial, compression="zstd", compression_level=6)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise OutputUnwritable(
                 f"cannot write {path}: {_one_line(error)}; "

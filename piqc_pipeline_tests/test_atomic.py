@@ -1,0 +1,38 @@
+"""Does a reader ever see half a file?"""
+
+from pathlib import Path
+
+import pytest
+
+from piqc_pipeline.atomic import replacing
+
+
+def test_the_new_file_takes_the_place_of_the_old_one_only_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "report.txt"
+    for before, after in ((None, "one"), ("one", "two")):
+        with replacing(path) as partial:
+            partial.write_text(after)
+            assert (path.read_text() if path.exists() else None) == before
+        assert path.read_text() == after
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure: BaseException) -> None:
+    path = tmp_path / "report.txt"
+    path.write_text("old")
+    with pytest.raises(type(failure)), replacing(path) as partial:
+        partial.write_text("ne")
+        raise failure
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_at_once_leave_the_file_of_one_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "report.txt"
+    with replacing(path) as first:
+        first.write_text("first")
+        with replacing(path) as second:
+            second.write_text("second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
