@@ -5,6 +5,7 @@
 `PORT/path` one text, or a list of two).
 """
 
+import codecs
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -103,7 +104,7 @@ def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjec
             kind = msgspec.json.decode(raw, type=_Kind).kind
             seen.add(kind)
             _keep(found, kind, raw, relevance)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             broken += 1
     if not seen & {"Node", "Pod"}:
         kinds = ", ".join(sorted(kind for kind in seen if kind)[:5]) or "none"
@@ -124,8 +125,18 @@ def _text(path: Path) -> bytes:
         text = path.read_bytes()
     except OSError as error:
         raise DumpUnreadable(f"cannot read the recorded cluster {path}: {error.strerror or error}; {_HOW}") from error
+    text = _as_utf8(text)
     if not text.strip():
         raise DumpUnreadable(f"the recorded cluster {path} is empty; {_HOW}")
+    return text
+
+
+def _as_utf8(text: bytes) -> bytes:
+    """The text without its byte order mark. `kubectl get … > cluster.json` in Windows PowerShell writes UTF-16."""
+    if text.startswith(codecs.BOM_UTF8):
+        return text.removeprefix(codecs.BOM_UTF8)
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return text.decode("utf-16", "replace").encode()
     return text
 
 
@@ -142,6 +153,8 @@ def _items(path: Path, text: bytes) -> list[msgspec.Raw]:
         raise DumpUnreadable(f"{path} is JSON, but no list of Kubernetes objects ({error}); {_HOW}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DumpUnreadable(f"{path} is cut off or no JSON ({printable(str(error), 80)}); {_HOW}") from error
+    except RecursionError as error:
+        raise DumpUnreadable(f"{path} is nested deeper than Kubernetes objects are; {_HOW}") from error
     if dump.items is None:
         if dump.kind in BY_KIND:
             return [msgspec.Raw(text)]

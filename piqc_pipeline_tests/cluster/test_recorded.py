@@ -28,6 +28,8 @@ PAGES = [
         (b'{"kind":"List","items":[{"kind":"Secret"}]}', "neither nodes nor pods"),
         (b"[]", "neither nodes nor pods"),
         (b"\xff\xfe\x00", "no JSON"),
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"items":' + b"[" * 100_000, "nested deeper"),
     ],
 )
 def test_a_file_that_is_no_recording_says_what_it_is_and_how_to_make_one(
@@ -39,6 +41,14 @@ def test_a_file_that_is_no_recording_says_what_it_is_and_how_to_make_one(
     with pytest.raises(DumpUnreadable, match="kubectl get") as error:
         read_dump(path, NOW)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_recording_made_in_powershell_is_read(tmp_path: Path, encoding: str) -> None:
+    scan(tmp_path, node("n0"), pod("p"))
+    path = tmp_path / "c.json"
+    path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
+    assert list(pods(read_dump(path, NOW))) == ["p"]
 
 
 def test_a_folder_is_no_recording(tmp_path: Path) -> None:
