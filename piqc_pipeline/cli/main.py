@@ -91,7 +91,10 @@ def main() -> None:
 def _show(error: Exception, prefix: str = "") -> None:
     if "--debug" in sys.argv:
         traceback.print_exc()
-    click.echo(f"piqc: {prefix}{error}", err=True)
+    from piqc_pipeline.report.text import printable
+
+    # A message may quote a file's header or a server's answer: other people's text, escape sequences among it.
+    click.echo("\n".join(printable(line) for line in f"piqc: {prefix}{error}".split("\n")), err=True)
 
 
 if __name__ == "__main__":

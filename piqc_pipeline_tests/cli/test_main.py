@@ -36,6 +36,13 @@ def test_an_unknown_error_shows_no_traceback(
     assert capsys.readouterr().err == "piqc: internal error (ZeroDivisionError): division by zero\n"
 
 
+def test_a_terminal_obeys_nothing_that_a_message_quotes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(monkeypatch, NotConfigured("it has the column \x1b]0;title\x07\nsecond line")) == 2
+    assert capsys.readouterr().err == "piqc: it has the column \\x1b]0;title\\x07\nsecond line\n"
+
+
 def test_usage_errors_exit_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_with(monkeypatch, click.UsageError("no such option")) == 2
 
