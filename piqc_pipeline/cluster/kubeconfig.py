@@ -79,6 +79,8 @@ def _read_kubeconfig(kubeconfig: Path | None) -> _Kubeconfig:
                 inner = row.get("context")
                 cluster = inner.get("cluster") if isinstance(inner, dict) else None
                 clusters.setdefault(str(row["name"]), str(cluster or row["name"]))
+    if not usable:
+        raise UsageError(f"the kubeconfig {kubeconfig_paths(kubeconfig)} is empty; name another with --kubeconfig")
     return _Kubeconfig(os.pathsep.join(usable), clusters, str(current) if current else None)
 
 

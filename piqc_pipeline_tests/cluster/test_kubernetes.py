@@ -71,11 +71,18 @@ def test_a_context_that_is_not_there_is_told_with_those_that_are(tmp_path: Path)
         connect(ScanOptions(kubeconfig=path))
 
 
-@pytest.mark.parametrize("text", ["- a\n", "a: [", "\x00", "contexts: 3\ncurrent-context: a\n", "contexts: [1]\n", ""])
+@pytest.mark.parametrize("text", ["- a\n", "a: [", "\x00", "contexts: 3\ncurrent-context: a\n", "contexts: [1]\n"])
 def test_a_file_that_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(text)
     with pytest.raises(UsageError, match="kubeconfig"):
+        connect(ScanOptions(kubeconfig=path))
+
+
+def test_an_empty_kubeconfig_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text("")
+    with pytest.raises(UsageError, match=r"the kubeconfig .*k\.yaml is empty"):
         connect(ScanOptions(kubeconfig=path))
 
 
