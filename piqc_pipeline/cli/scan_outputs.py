@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from piqc_pipeline.errors import HistoryError
+from piqc_pipeline.errors import HistoryError, OutputUnwritable
 
 if TYPE_CHECKING:
     from piqc_pipeline.facts.bundle import FactsBundle
@@ -104,7 +104,10 @@ def _write_specs(results: "Sequence[ScanResult]", outputs: Outputs, folder: Path
     for stem, document in specs:
         text = as_json(document) if ending == "json" else as_yaml(document)
         write_text(text, folder / f"{stem}.{ending}", "a model spec")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputUnwritable(f"cannot make the folder {folder}: {error.strerror}; choose another with -o") from error
     say(f"wrote {len(specs)} model specs to {folder}")
 
 

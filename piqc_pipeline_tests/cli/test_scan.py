@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from piqc_pipeline.cli.main import COMMANDS, cli
 from piqc_pipeline.cli.scan import completion_command
-from piqc_pipeline.errors import PiqcError, PricesUnreadable, UsageError
+from piqc_pipeline.errors import OutputUnwritable, PiqcError, PricesUnreadable, UsageError
 from piqc_pipeline.facts.bundle import bundle_from_json
 from piqc_pipeline_tests.cli.dump import write_dump
 
@@ -92,6 +92,12 @@ def test_combined_is_one_file(run: Run, dump: Path, tmp_path: Path, form: str) -
     text = path.read_text()
     documents = json.loads(text) if form == "json" else list(yaml.safe_load_all(text))
     assert [document["metadata"]["name"] for document in documents] == ["llm"]
+
+
+def test_a_folder_below_a_file_is_refused_also_where_no_workload_is_written(run: Run, dump: Path) -> None:
+    for more in ((), ("-n", "nobody")):
+        result = run("scan", "--from-dump", dump, "--format", "json", "-o", dump / "x", *more)
+        assert isinstance(result.exception, OutputUnwritable)
 
 
 def test_the_facts_bundle_is_written_and_valid(run: Run, dump: Path, tmp_path: Path) -> None:
