@@ -139,8 +139,12 @@ def _tidy(raw: pl.LazyFrame, path: Path, has_unit: bool, unit: str | None) -> pl
     else:
         units = _collect(raw.select(pl.col("unit").cast(pl.String).unique()), path)["unit"].drop_nulls().to_list()
         known = [text for text in sorted(units) if _known_unit(text) is not None]
+        if not known and not units:
+            raise HistoryFileUnreadable(
+                f"cannot read {path}: no row of it has a unit; name one with --unit: percent, ..."
+            )
         if not known:
-            _figure(units[0] if units else None, path)
+            _figure(units[0], path)
         figures = {}
         for text in known:
             name, factor = _figure(text, path)

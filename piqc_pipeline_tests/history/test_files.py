@@ -122,10 +122,11 @@ def test_an_empty_cell_is_a_missing_bucket(csv: Path) -> None:
         ("", "the file is empty"),
         ("a,b\n1,2\n", "it has the columns a, b"),
         ("ds,y\n", "no row of it can be used"),
+        ("ts,series_id,value,unit\n", "no row of it has a unit"),
         ("<html><body>502</body></html>\n", "it has the columns"),
         ("ts,series_id,value,unit\n2025-01-06,x,1,celsius\n", "'celsius' is no measure of load"),
     ],
-    ids=["empty", "foreign columns", "header only", "html", "foreign unit"],
+    ids=["empty", "foreign columns", "header only", "header with a unit only", "html", "foreign unit"],
 )
 def test_a_file_without_history_is_one_sentence(csv: Path, text: str, words: str) -> None:
     with pytest.raises(HistoryFileUnreadable, match=words):
