@@ -94,7 +94,7 @@ def cluster_snapshot(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
             **numbers(
                 {
                     "nodes": nodes,
-                    "accelerators": _accelerators(snapshot),
+                    "accelerators": devices_installed(snapshot),
                     "pods": None if snapshot.pods is None else len(snapshot.pods),
                     "workloads": len(snapshot.workloads),
                     "reads_failed": len(failed),
@@ -127,10 +127,16 @@ def cluster_snapshot(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     )
 
 
-def _accelerators(snapshot: ClusterSnapshot) -> int | None:
+def devices_installed(snapshot: ClusterSnapshot) -> float | None:
+    """Physical accelerators of all nodes; None where the nodes, or how many one of them has, could not be read."""
     if snapshot.nodes is None:
         return None
-    return sum(pool.capacity_units or 0 for node in snapshot.nodes for pool in node.pools)
+    total = 0.0
+    for pool in (pool for node in snapshot.nodes for pool in node.pools):
+        if pool.capacity_units is None or not pool.units_per_device:
+            return None
+        total += pool.capacity_units / pool.units_per_device
+    return total
 
 
 @dg.asset(
