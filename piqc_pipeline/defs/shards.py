@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from piqc_pipeline.atomic import replacing
 from piqc_pipeline.defs.display import numbers, picture, table
 from piqc_pipeline.defs.resources import HISTORY_POOL, Pipeline, one_sentence
 from piqc_pipeline.errors import ForecastError
@@ -92,7 +93,8 @@ def _write_shards(folder: Path, pipeline: Pipeline, size: int) -> list[str]:
     shards = {f"shard_{i}": keys for i, keys in enumerate(shard_keys(workloads, math.ceil(len(workloads) / size)))}
     write_text(json.dumps({"now": now.isoformat(), "shards": shards}), folder / "plan.json", "the shards' plan")
     for name, keys in shards.items():
-        rows.filter(pl.col("workload").is_in(list(keys))).write_parquet(folder / f"{name}.parquet")
+        with replacing(folder / f"{name}.parquet") as partial:
+            rows.filter(pl.col("workload").is_in(list(keys))).write_parquet(partial)
     return list(shards)
 
 
