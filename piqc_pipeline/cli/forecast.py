@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
 
 if TYPE_CHECKING:
@@ -28,23 +29,7 @@ SHOWN_MODELS = {
 }
 
 
-class Duration(click.ParamType[int]):
-    """`30m`, `5h`, `90s`: a duration in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Seconds, at least one."""
-        if isinstance(value, int):
-            return value
-        units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-        number, unit = str(value)[:-1], str(value)[-1:]
-        if unit not in units or not number.isdigit() or int(number) < 1:
-            self.fail(f"{value!r} is no duration; write 30m, 5h or 90s", param, ctx)
-        return int(number) * units[unit]
-
-
-DURATION = Duration()
+DURATION = Duration(least_seconds=1)
 
 
 @contextmanager

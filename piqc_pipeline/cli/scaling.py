@@ -9,34 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
 
 if TYPE_CHECKING:
     from piqc_pipeline.scaling.fleet import FleetPlan
     from piqc_pipeline.scaling.replay import ReplayResult
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-class Duration(click.ParamType[float]):
-    """A duration such as 90s, 10m, 2h or 600 (seconds)."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
-        if isinstance(value, int | float):
-            return float(value)
-        text = str(value).strip().lower()
-        number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-        try:
-            seconds = float(number) * _UNITS[unit]
-        except ValueError:
-            self.fail(f"{value!r} is no duration; write 90s, 10m or 2h", param, ctx)
-        if not 0 <= seconds <= 86_400 * 30:
-            self.fail(f"{value!r} is out of range; 0 to 30d", param, ctx)
-        return seconds
-
 
 DURATION = Duration()
 
