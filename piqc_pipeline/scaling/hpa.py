@@ -16,6 +16,8 @@ SelectPolicy = Literal["Max", "Min", "Disabled"]
 
 DEFAULT_TOLERANCE = 0.1
 """kube-controller-manager --horizontal-pod-autoscaler-tolerance."""
+DEAD_ZONE_FROM = 10
+"""Replicas from which on the default tolerance swallows a step of one replica: 1 / `DEFAULT_TOLERANCE`."""
 
 
 def milli(value: float | str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from piqc_pipeline.errors import ManifestInvalid
+from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
 from piqc_pipeline.scaling.options import CronFloor, ManifestOptions
 from piqc_pipeline.scaling.overlay import write_overlay
 from piqc_pipeline.scaling.plan import ReplicaPlan
@@ -23,8 +24,6 @@ NAME_LIMIT = 54
 DEMAND_SERIES = "workload:gpu_demand:replicas"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "piqc"}
 TRIGGER_AUTHENTICATION = "capacity-predictor"
-DEAD_ZONE_FROM = 10
-"""From this count on, HPA's default 10 % tolerance swallows a step of one replica."""
 
 
 def render(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piqc_pipeline.scaling import schema
+from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
 from piqc_pipeline.scaling.keda import NAME_LIMIT
 from piqc_pipeline.scaling.lint_hpa import check_hpa
 from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, paths_of, read
@@ -23,7 +24,6 @@ BOOLEAN_ANNOTATIONS = tuple(
 )
 KINDS = {"ScaledObject": "keda.sh/v1alpha1", "HorizontalPodAutoscaler": "autoscaling/v2"}
 UNSCALABLE = {"DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap"}
-DEAD_ZONE_FROM = 10
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
