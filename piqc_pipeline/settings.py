@@ -4,13 +4,16 @@ Nothing is read at import; a shell calls `load_settings()` once and passes value
 """
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AwareDatetime, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from piqc_pipeline.errors import NotConfigured, UsageError
 
@@ -21,6 +24,34 @@ DEMO_NOW = datetime(2025, 1, 20, tzinfo=UTC)
 
 def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("there is no such IANA zone; write it as Europe/Berlin") from error
+    return name
+
+
+def prometheus_address(url: str) -> str:
+    """The base address of a Prometheus, as given. Messages and manifests repeat it, so it holds no password.
+
+    Raises:
+        ValueError: It is no http(s) address, or holds a user or password.
+    """
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError(
+            "an address with a user or password in it would be shown in messages and manifests; "
+            "leave them out and set PIQC_PROMETHEUS_USERNAME and PIQC_PROMETHEUS_PASSWORD"
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an address starts with http:// or https:// and names a host")
+    return url
+
+
+_PrometheusAddress = Annotated[str, AfterValidator(prometheus_address)]
 
 
 class Settings(BaseSettings):
@@ -36,7 +67,9 @@ class Settings(BaseSettings):
     context: str | None = Field(None, description="Context of the kubeconfig; else its current one.")
     cluster_name: str | None = Field(None, description="Name of the cluster in ids; else the context's cluster.")
     namespaces: str | None = Field(None, description="Comma-separated namespaces to scan; else all.")
-    prometheus_url: str | None = Field(None, description="Base URL of the Prometheus that scrapes the GPUs.")
+    prometheus_url: _PrometheusAddress | None = Field(
+        None, description="Base URL of the Prometheus that scrapes the GPUs."
+    )
     prometheus_token_file: Path | None = Field(None, description="File with a bearer token for Prometheus.")
     prometheus_username: str | None = Field(None, description="User of Prometheus behind basic authentication.")
     prometheus_password: SecretStr | None = Field(None, description="Password of that user.")
@@ -73,7 +106,9 @@ class Settings(BaseSettings):
 
     # Forecast
     train_days: int = Field(28, ge=2, le=365, description="Days of demand that models are trained on.")
-    workload_timezone: str = Field("UTC", description="IANA zone in which a workload's day begins.")
+    workload_timezone: Annotated[str, AfterValidator(_zone)] = Field(
+        "UTC", description="IANA zone in which a workload's day begins."
+    )
 
     # Scaling
     lead_time_seconds: float = Field(
@@ -92,7 +127,9 @@ class Settings(BaseSettings):
     predictor_url: str = Field(
         "http://capacity-predictor.piqc.svc.cluster.local:8080", description="Where KEDA reaches the predictor."
     )
-    keda_prometheus_url: str | None = Field(None, description="Where KEDA reaches Prometheus; else PROMETHEUS_URL.")
+    keda_prometheus_url: _PrometheusAddress | None = Field(
+        None, description="Where KEDA reaches Prometheus; else PROMETHEUS_URL."
+    )
     scaling_mode: str = Field(
         "enforce", pattern="^(observe|shadow|scale-out-only|enforce)$", description="What the manifests may do."
     )
@@ -155,11 +192,24 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**overrides)
     except ValidationError as error:
         problems = "; ".join(
-            f"{ENV_PREFIX}{'.'.join(str(part) for part in entry['loc']).upper()}: {entry['msg'].lower()}"
-            + (f" (got {entry['input']!r})" if not _is_secret(str(entry["loc"][0])) else "")
+            f"{ENV_PREFIX}{'.'.join(str(part) for part in entry['loc']).upper()}: {_sentence(entry['msg'])}"
+            + (f" (got {entry['input']!r})" if not _hides(str(entry["loc"][0]), entry["input"]) else "")
             for entry in error.errors()
         )
         raise UsageError(f"cannot read the settings: {problems}; `piqc settings` lists each with its range") from error
+    except SettingsError as error:
+        field = re.search(r'field "(\w+)"', str(error))
+        name = f"{ENV_PREFIX}{field[1].upper()}" if field else "a value"
+        raise UsageError(f'cannot read the settings: {name} is no JSON; write it as {{"name": "value"}}') from error
+
+
+def _sentence(message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    return text[:1].lower() + text[1:]
+
+
+def _hides(name: str, value: object) -> bool:
+    return _is_secret(name) or ("url" in name and "@" in str(value))
 
 
 def _is_secret(name: str) -> bool:

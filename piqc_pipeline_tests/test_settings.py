@@ -44,6 +44,8 @@ def test_option_beats_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("NOW", "yesterday", id="not an instant"),
         pytest.param("NOW", "2025-01-20T00:00:00", id="an instant without a zone"),
         pytest.param("SCALING_MODE", "yolo", id="an unknown mode"),
+        pytest.param("WORKLOAD_TIMEZONE", "Mars/Base", id="an unknown zone"),
+        pytest.param("PROMETHEUS_URL", "prometheus:9090", id="an address without its scheme"),
     ],
 )
 def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -59,6 +61,21 @@ def test_secrets_are_shown_neither_in_rows_nor_in_errors(monkeypatch: pytest.Mon
     assert "hunter2" not in shown
     assert "tenant-7" not in shown
     assert shown.count("set, hidden") == 2
+
+
+@pytest.mark.parametrize("name", ["PROMETHEUS_URL", "KEDA_PROMETHEUS_URL"])
+def test_an_address_with_a_password_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"PIQC_{name}", "https://reader:hunter2@prometheus:9090")
+    with pytest.raises(UsageError, match=f"PIQC_{name}: .*set PIQC_PROMETHEUS_USERNAME") as error:
+        load_settings()
+    assert "hunter2" not in str(error.value)
+
+
+def test_headers_that_are_no_json_name_their_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIQC_PROMETHEUS_HEADERS", "{hunter2")
+    with pytest.raises(UsageError, match="PIQC_PROMETHEUS_HEADERS is no JSON") as error:
+        load_settings()
+    assert "hunter2" not in str(error.value)
 
 
 def test_nothing_configured_names_the_settings_and_the_demo() -> None:

@@ -60,6 +60,11 @@ def _check(given: dict[str, Any]) -> None:
         value = given[name]
         if value is not None and not 0 <= value < float("inf"):
             raise UsageError(f"{option} {value:g} cannot be meant: give USD per accelerator and hour, 0 or more")
+    if "@" in (given["prometheus_url"] or "").partition("://")[2].partition("/")[0]:
+        raise UsageError(
+            "--prometheus-url holds a user or password, which messages would show: leave them out; a scan shows "
+            "Prometheus the bearer token of PIQC_PROMETHEUS_TOKEN_FILE"
+        )
     if given["from_dump"] and (given["all_contexts"] or given["kubeconfig"] or given["context"]):
         raise UsageError(
             "--from-dump reads a file and no cluster: leave --kubeconfig, --context and --all-contexts away"

@@ -100,6 +100,12 @@ def test_a_folder_below_a_file_is_refused_also_where_no_workload_is_written(run:
         assert isinstance(result.exception, OutputUnwritable)
 
 
+def test_a_password_in_the_address_of_prometheus_is_refused_and_not_repeated(run: Run) -> None:
+    result = run("scan", "--mode", "dry-run", "--prometheus-url", "http://reader:hunter2@p:9090")
+    assert isinstance(result.exception, UsageError)
+    assert "hunter2" not in f"{result.exception}{result.output}"
+
+
 def test_the_facts_bundle_is_written_and_valid(run: Run, dump: Path, tmp_path: Path) -> None:
     run("scan", "--from-dump", dump, "--output-piqc", "--format", "json", "-o", "out")
     bundle = bundle_from_json((tmp_path / "out" / "piqc-facts.json").read_text())
