@@ -5,6 +5,7 @@ What becomes of it belongs to `board`. Errors are raised as `PrometheusError`; n
 
 import math
 import ssl
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,8 +175,32 @@ class PrometheusDemand:
         return answer.data.result
 
 
-def prometheus_from_settings(settings: Settings) -> PrometheusDemand | None:
+class TokenFile(httpx.Auth):
+    """A bearer token read for each request: Kubernetes rotates a service account's token every hour."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file once.
+
+        Raises:
+            PrometheusError: It cannot be read.
+        """
+        self._path = path
+        _token(path)
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token that is in the file now."""
+        request.headers["Authorization"] = f"Bearer {_token(self._path)}"
+        yield request
+
+
+def prometheus_from_settings(
+    settings: Settings, transport: httpx.AsyncBaseTransport | None = None
+) -> PrometheusDemand | None:
     """The Prometheus that the settings name; None where none is named.
+
+    Args:
+        settings: Address, credentials and time limit.
+        transport: What carries the requests; the network if None.
 
     Raises:
         PrometheusError: The token file cannot be read.
@@ -184,9 +209,7 @@ def prometheus_from_settings(settings: Settings) -> PrometheusDemand | None:
         return None
     headers = {name: value.get_secret_value() for name, value in settings.prometheus_headers.items()}
     headers["Accept-Encoding"] = "identity"  # gzip halves the speed of large answers
-    if settings.prometheus_token_file:
-        headers["Authorization"] = f"Bearer {_token(settings.prometheus_token_file)}"
-    auth = None
+    auth: httpx.Auth | None = TokenFile(settings.prometheus_token_file) if settings.prometheus_token_file else None
     if settings.prometheus_username and settings.prometheus_password:
         auth = httpx.BasicAuth(settings.prometheus_username, settings.prometheus_password.get_secret_value())
     client = httpx.AsyncClient(
@@ -194,15 +217,18 @@ def prometheus_from_settings(settings: Settings) -> PrometheusDemand | None:
         auth=auth,
         verify=_tls(settings.prometheus_ca_file),
         timeout=min(settings.prometheus_timeout_seconds, QUERY_TIMEOUT_SECONDS),
+        transport=transport,
     )
     return PrometheusDemand(client, settings.prometheus_url)
 
 
 def _token(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise PrometheusError(f"cannot read the token of Prometheus from {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PrometheusError(f"cannot read the token of Prometheus from {path}: it is no text") from error
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext | bool:

@@ -141,9 +141,37 @@ def test_settings_name_the_server_its_token_and_its_ca(tmp_path: Path) -> None:
     token.write_text("abc\n")
     settings = Settings(prometheus_url="https://p:9090", prometheus_token_file=token)
     source = prometheus_from_settings(settings)
-    assert source is not None and source._client.headers["authorization"] == "Bearer abc"
+    assert source is not None
     asyncio.run(source.close())
     with pytest.raises(PrometheusError, match="token of Prometheus"):
         prometheus_from_settings(Settings(prometheus_url="https://p", prometheus_token_file=tmp_path / "none"))
     with pytest.raises(PrometheusError, match="CA of Prometheus"):
         prometheus_from_settings(Settings(prometheus_url="https://p", prometheus_ca_file=token))
+    (tmp_path / "image").write_bytes(b"\x89PNG")
+    with pytest.raises(PrometheusError, match="it is no text"):
+        prometheus_from_settings(Settings(prometheus_url="https://p", prometheus_token_file=tmp_path / "image"))
+
+
+def test_a_token_that_was_rotated_is_sent_from_then_on(tmp_path: Path) -> None:
+    sent = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["authorization"])
+        return success()
+
+    async def read_twice() -> None:
+        token.write_text("abc\n")
+        settings = Settings(prometheus_url="https://p:9090", prometheus_token_file=token)
+        source = prometheus_from_settings(settings, httpx.MockTransport(answer))
+        assert source is not None
+        await source.read(NOW, {}, 600)
+        token.write_text("def\n")
+        await source.read(NOW, {}, 600)
+        token.unlink()
+        with pytest.raises(PrometheusError, match="token of Prometheus"):
+            await source.read(NOW, {}, 600)
+        await source.close()
+
+    token = tmp_path / "token"
+    asyncio.run(read_twice())
+    assert sent == ["Bearer abc"] * 2 + ["Bearer def"] * 2
