@@ -251,3 +251,9 @@ def test_a_lake_keeps_no_temporary_file(tmp_path: Path) -> None:
 def test_a_row_without_a_workload_is_refused(location: str) -> None:
     with pytest.raises(ValueError, match="has no cluster, workload, time"):
         open_store(location).replace(DAY, NEXT_DAY, rows([0.1]).with_columns(workload=pl.lit(None, pl.String)))
+
+
+@pytest.mark.parametrize("name", ["load.parquet", "load.csv", "load.json", "load.csv.gz"])
+def test_a_file_in_which_no_row_would_stay_is_no_store(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HistoryError, match=f"{name} cannot be a history store"):
+        open_store(tmp_path / name)
