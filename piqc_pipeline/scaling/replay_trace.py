@@ -61,7 +61,9 @@ def read_trace(path: Path) -> list[DemandSeries]:
     except (pl.exceptions.PolarsError, HistoryFileUnreadable) as error:
         raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
     if not any(np.isfinite(series.demand).any() for series in found):
-        raise TraceUnreadable(f"cannot read trace {path}: it holds no value")
+        raise TraceUnreadable(
+            f"cannot read trace {path}: it holds no value that is a load (NaN, infinite and negative ones are none)"
+        )
     return found
 
 

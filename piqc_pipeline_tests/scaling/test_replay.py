@@ -97,6 +97,9 @@ def test_scaling_puts_the_highest_demand_at_the_peak():
         pytest.param("x.parquet", b"PAR1 cut off", "must be a Parquet or CSV", id="cut off"),
         pytest.param("x.csv", b"a,b\n1,2\n", "has the columns", id="foreign"),
         pytest.param("x.csv", b"ts,series_id,value\n", "holds no value", id="no rows"),
+        pytest.param(
+            "x.csv", b"ts,series_id,value\n2025-01-06T00:00:00Z,a,-5\n", "negative ones are none", id="negative"
+        ),
     ],
 )
 def test_an_unreadable_trace_is_one_clear_sentence(tmp_path, name, content, message):
