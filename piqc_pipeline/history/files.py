@@ -144,7 +144,8 @@ class FileSource:
         if self._skip_bad:
             return [f"{count} bad rows of {self._path} were left out: {shown}{more}"]
         raise HistoryFileUnreadable(
-            f"{self._path} has {count} bad rows: {shown}{more}; correct them, or import the rest with --skip-bad"
+            f"{self._path} has {count} bad rows: {shown}{more}; correct them, "
+            "or import the rest with `piqc history import --skip-bad`"
         )
 
 

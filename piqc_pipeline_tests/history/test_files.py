@@ -112,6 +112,11 @@ def test_a_bad_row_refuses_the_file_by_its_line_and_the_rest_goes_in_with_skip_b
     assert "1 bad rows" in fetched.warnings[0]
 
 
+def test_bad_rows_name_the_command_that_leaves_them_out(csv: Path) -> None:
+    with pytest.raises(HistoryFileUnreadable, match="`piqc history import --skip-bad`"):
+        fetch(csv, "ds,y\n2025-01-06,-1\n")
+
+
 def test_an_empty_cell_is_a_missing_bucket(csv: Path) -> None:
     assert fetch(csv, "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,\n").frame.height == 1
 
