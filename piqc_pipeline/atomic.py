@@ -1,13 +1,19 @@
-"""How does a file change as a whole? A reader sees the old content or the new one, never half of either.
+"""How does a file or a folder change as a whole? A reader sees the old content or the new one, never half of either.
 
-What is written, and the sentence that tells the user why it could not be, belong to the caller. Folders that change as
-a whole are in `scaling/overlay.py` and `forecast/artifact.py`.
+What is written, and the sentence that tells the user why it could not be, belong to the caller.
 """
 
+import ctypes
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+"""Linux renameat2(2): both names are exchanged in one step."""
 
 
 @contextmanager
@@ -26,3 +32,35 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def swap_folders(new: Path, folder: Path) -> None:
+    """Puts the folder `new` in the place of `folder`; the old content ends in `new`, or is removed.
+
+    In one step where the platform has it; elsewhere `folder` is missing for a moment.
+
+    Raises:
+        OSError: It cannot be done; what stood in `folder` stands there still.
+    """
+    if not folder.exists():
+        new.rename(folder)
+        return
+    if _exchange(new, folder):
+        return
+    aside = folder.with_name(f"{new.name}.old")
+    folder.rename(aside)
+    try:
+        new.rename(folder)
+    except OSError:
+        aside.rename(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Exchanges two folders in one system call where the platform has it."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(two), _RENAME_EXCHANGE) == 0)

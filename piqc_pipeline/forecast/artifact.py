@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from piqc_pipeline.atomic import replacing
+from piqc_pipeline.atomic import replacing, swap_folders
 from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing, NoWorkloadAccepted, OutputUnwritable
 from piqc_pipeline.forecast.card import model_card
 from piqc_pipeline.forecast.model import (
@@ -307,7 +307,7 @@ def _write_folder(
                 shutil.copyfile(pickle_from, new / PICKLE)
         else:
             (new / PICKLE).write_bytes(pickle.dumps(dict(prophet_models or {}), protocol=4))
-        _swap(new, folder)
+        swap_folders(new, folder)
     except OSError as error:
         raise OutputUnwritable(f"cannot write the artifact {folder}: {error.strerror or error}") from error
     finally:
@@ -329,17 +329,6 @@ def write_atomic(path: Path, body: bytes) -> Path:
             f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
     return path
-
-
-def _swap(new: Path, folder: Path) -> None:
-    """Puts `new` where `folder` is; a reader sees the old files or the new ones."""
-    if folder.is_dir():
-        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
-        folder.rename(old / folder.name)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        new.rename(folder)
 
 
 def _point(link: Path, place: Path) -> None:

@@ -1,18 +1,14 @@
 """How does a folder of manifests reach the disk whole or not at all?"""
 
-import ctypes
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from piqc_pipeline.atomic import swap_folders
 from piqc_pipeline.errors import OutputUnwritable, ScalingError
 from piqc_pipeline.scaling.yaml_text import MARKER
-
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-"""Linux renameat2(2): both names are exchanged in one step."""
 
 
 def write_overlay(files: Mapping[str, str], folder: Path) -> None:
@@ -42,7 +38,7 @@ def write_overlay(files: Mapping[str, str], folder: Path) -> None:
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             _fill(staging, files)
-            _swap(staging, folder)
+            swap_folders(staging, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
@@ -77,29 +73,3 @@ def _fill(staging: Path, files: Mapping[str, str]) -> None:
             handle.write(files[name])
             handle.flush()
             os.fsync(handle.fileno())
-
-
-def _swap(staging: Path, folder: Path) -> None:
-    """Puts `staging` in the place of `folder`; the old content ends in `staging`."""
-    if not folder.exists():
-        staging.rename(folder)
-        return
-    if _exchange(staging, folder):
-        return
-    aside = folder.with_name(f"{staging.name}.old")
-    folder.rename(aside)
-    try:
-        staging.rename(folder)
-    except OSError:
-        aside.rename(folder)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(one: Path, two: Path) -> bool:
-    """Exchanges two folders in one system call where the platform has it."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    return bool(call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(two), _RENAME_EXCHANGE) == 0)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from piqc_pipeline import atomic
 from piqc_pipeline.errors import OutputUnwritable, ScalingError
-from piqc_pipeline.scaling import overlay
 from piqc_pipeline.scaling.overlay import write_overlay
 from piqc_pipeline.scaling.yaml_text import MARKER
 
@@ -60,7 +60,7 @@ def test_a_parent_that_is_a_file_is_said_so(tmp_path):
 
 
 def test_without_an_exchange_of_names_the_folder_is_replaced_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(overlay, "_exchange", lambda one, two: False)
+    monkeypatch.setattr(atomic, "_exchange", lambda one, two: False)
     folder = tmp_path / "manifests"
     write_overlay(FILES, folder)
     write_overlay({"b.yaml": f"{MARKER}\n"}, folder)
