@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DAGSTER_YAML = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
 """For a DAGSTER_HOME that has none: nothing is sent, no pop-up; the project's own folder has more."""
+BETA_WARNING = "ignore:Parameter `backfill_policy`"
+"""Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines."""
 DEMO_DIR = Path("piqc-demo")
 PLAN_HOURS = (0, 1, 2, 3, 4, 5)
 MODELS = {
@@ -52,8 +54,7 @@ def demo_command(ui: bool, port: int, data_dir: Path) -> None:
     if ui:
         _start_ui(home, data_dir, port)
         return
-    # Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines.
-    warnings.filterwarnings("ignore", message=".*currently in (beta|preview)")
+    warnings.filterwarnings("ignore", message=BETA_WARNING.partition(":")[2])
     from piqc_pipeline.defs.run_all import materialize_all
     from piqc_pipeline.settings import load_settings
 
@@ -78,6 +79,7 @@ def _start_ui(home: Path, data_dir: Path, port: int) -> None:
         "DAGSTER_HOME": str(home),
         "PIQC_CLUSTER": "demo",
         "PIQC_DATA_DIR": str(data_dir.absolute()),
+        "PYTHONWARNINGS": BETA_WARNING,
     }
     click.echo(f"Dagster's UI opens at http://127.0.0.1:{port} (Ctrl-C ends it)", err=True)
     command = [sys.executable, "-m", "dagster", "dev", "-m", "piqc_pipeline.definitions", "-p", str(port)]
