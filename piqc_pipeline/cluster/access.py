@@ -51,6 +51,7 @@ def needed(options: ScanOptions) -> tuple[PermissionCheck, ...]:
         _row("list", "podmonitors.monitoring.coreos.com", "optional", "which workloads are scraped"),
         _row("list", "resourceclaims.resource.k8s.io", "optional", "devices held by claims"),
         _row("list", "resourceslices.resource.k8s.io", "optional", "devices offered by DRA"),
+        _row("list", "resourcequotas", "optional", "how much a namespace may still take"),
     ]
     if options.collect_runtime:
         rows.append(_row("get", "pods/proxy", "optional", "metrics of engines and exporters"))

@@ -17,6 +17,7 @@ from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.owners import Owner, Owners
 from piqc_pipeline.cluster.probing import Prober, Question, Step, Told
 from piqc_pipeline.cluster.prometheus import Prometheus
+from piqc_pipeline.cluster.quotas import quotas
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
 from piqc_pipeline.cluster.requests import held
@@ -129,6 +130,7 @@ class Assembly:
             namespaces_scanned=self.options.namespaces or None,
             unread_namespaces=self.objects.unread_namespaces,
             autoscalers=autoscalers,
+            quotas=None if self.objects.quotas is None else quotas(self.objects.quotas, self.registry),
             signs=signs.observe(self.objects, {family.id: family.pods for family in self.families.values()}),
             server_version=self.objects.server_version,
             unknown=tuple(dict.fromkeys(self.unknown + aggregated(self.pods.values()))),

@@ -17,6 +17,7 @@ from piqc_pipeline.cluster.surroundings import (
     ConfigMapObject,
     ControllerObject,
     MonitorObject,
+    QuotaObject,
     ServiceObject,
     SliceObject,
 )
@@ -35,7 +36,6 @@ class Listing:
     Attributes:
         plural: Resource name, as RBAC writes it with `group`.
         effect: What is unknown where it cannot be read.
-        needed: False where a refusal makes nothing unknown that another source does not tell.
     """
 
     kind: str
@@ -44,7 +44,6 @@ class Listing:
     plural: str
     item: type[Any]
     effect: str
-    needed: bool = True
     accept: str = "application/json"
 
     def path(self, version: str) -> str:
@@ -129,7 +128,8 @@ SLICES = Listing(
     SliceObject,
     "devices offered by DRA",
 )
-ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES)
+QUOTAS = Listing("ResourceQuota", "", ("v1",), "resourcequotas", QuotaObject, "how much a namespace may still take")
+ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES, QUOTAS)
 BY_KIND = {listing.kind: listing for listing in ALL_LISTINGS}
 
 
@@ -164,6 +164,7 @@ class ClusterObjects:
     monitors: dict[str, list[MonitorObject] | None] = field(default_factory=dict)
     prometheus_operator: bool | None = None
     claims: Claims = field(default_factory=Claims)
+    quotas: list[QuotaObject] | None = None
     config_maps: dict[tuple[str, str], ConfigMapObject] = field(default_factory=dict)
     unread_namespaces: tuple[str, ...] = ()
     unknown: list[Unknown] = field(default_factory=list)
@@ -196,6 +197,7 @@ class Reader:
         tasks += [self._task(listing, self._keep_monitors(listing)) for listing in MONITORS]
         tasks.append(self._task(SERVICES, self._keep_services))
         tasks += [self._task(CLAIMS, self._keep_claims), self._task(SLICES, self._keep_slices)]
+        tasks.append(self._task(QUOTAS, self._keep_quotas))
         failures = run_all(tasks, self.workers, self.server.deadline, step)
         for failure in failures:
             if isinstance(failure, CredentialsRefused):
@@ -308,6 +310,8 @@ class Reader:
                 self.found.claims.claims = {}
             elif listing is SLICES:
                 self.found.claims.slices = []
+            elif listing is QUOTAS:
+                self.found.quotas = []
 
     def _keep_controllers(self) -> Callable[[list[ControllerObject]], None]:
         def keep(items: list[ControllerObject]) -> None:
@@ -345,6 +349,9 @@ class Reader:
 
     def _keep_slices(self, items: list[SliceObject]) -> None:
         self.found.claims.slices = items
+
+    def _keep_quotas(self, items: list[QuotaObject]) -> None:
+        self.found.quotas = items
 
     def _lost(self, listing: Listing, failure: ReadFailed) -> None:
         if listing in MONITORS:

@@ -33,6 +33,7 @@ from piqc_pipeline.cluster.surroundings import (
     ConfigMapObject,
     ControllerObject,
     MonitorObject,
+    QuotaObject,
     ServiceObject,
     SliceObject,
 )
@@ -201,6 +202,8 @@ def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevan
             found.claims.claims[(claim.metadata.namespace, claim.metadata.name)] = claim
         case "ResourceSlice":
             found.claims.slices = [*(found.claims.slices or []), as_(SliceObject)]
+        case "ResourceQuota":
+            found.quotas = [*(found.quotas or []), as_(QuotaObject)]
         case "ConfigMap":
             item: ConfigMapObject = as_(ConfigMapObject)
             found.config_maps[(item.metadata.namespace, item.metadata.name)] = item

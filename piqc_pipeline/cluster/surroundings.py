@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from piqc_pipeline.cluster.objects import LabelSelector, Meta, PodSpec, Wire
+from piqc_pipeline.cluster.objects import LabelSelector, Meta, PodSpec, Quantities, Wire
 
 
 class PodTemplate(Wire):
@@ -122,6 +122,29 @@ class AutoscalerObject(Wire):
 
     metadata: Meta
     spec: AutoscalerSpec = msgspec.field(default_factory=AutoscalerSpec)
+
+
+class QuotaSpec(Wire):
+    """The limits of a ResourceQuota, and which pods it counts."""
+
+    hard: Quantities | None = None
+    scopes: list[str] | None = None
+    scope_selector: dict[str, Any] | None = None
+
+
+class QuotaStatus(Wire):
+    """The limits in force, and what is used of them."""
+
+    hard: Quantities | None = None
+    used: Quantities | None = None
+
+
+class QuotaObject(Wire):
+    """A ResourceQuota."""
+
+    metadata: Meta
+    spec: QuotaSpec = msgspec.field(default_factory=QuotaSpec)
+    status: QuotaStatus = msgspec.field(default_factory=QuotaStatus)
 
 
 class DeviceResult(Wire):

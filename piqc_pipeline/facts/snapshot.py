@@ -287,6 +287,27 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Quota:
+    """How many accelerators, or pods, a namespace may have by one ResourceQuota, and has.
+
+    Attributes:
+        name: Name of the ResourceQuota; of several in a namespace each one holds.
+        resource: Resource key as pods request it (`nvidia.com/gpu`), `pods`, or a device class's key
+            (`gpu.nvidia.com.deviceclass.resource.k8s.io/devices`).
+        hard: Units allowed; None where the quantity cannot be read.
+        used: Units counted now; None where Kubernetes has not counted them yet.
+        scoped: Whether it counts some pods only (by priority class, by deadline, ...).
+    """
+
+    namespace: str
+    name: str
+    resource: str
+    hard: float | None
+    used: float | None
+    scoped: bool = False
+
+
+@dataclass(frozen=True)
 class ObservabilitySigns:
     """What the coverage report asks about, as found in the cluster."""
 
@@ -322,6 +343,8 @@ class ClusterSnapshot:
     """The namespaces asked for; None means all."""
     unread_namespaces: tuple[str, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()
+    quotas: tuple[Quota, ...] | None = None
+    """Quotas on accelerators and on the number of pods, in order; None where ResourceQuotas were not read."""
     signs: ObservabilitySigns = field(default_factory=ObservabilitySigns)
     server_version: str | None = None
     unknown: tuple[Unknown, ...] = ()

@@ -21,6 +21,7 @@ PLURALS = {
     "ReplicaSet": "replicasets",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "ConfigMap": "configmaps",
+    "ResourceQuota": "resourcequotas",
 }
 
 
