@@ -4,7 +4,6 @@ An exporter behind Prometheus carries the workload in `exported_pod`, and its ow
 workload in `pod`. Under MIG `GPU_UTIL` does not exist, and `GR_ENGINE_ACTIVE`, a ratio, takes its place.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -65,7 +64,7 @@ def read_devices(pages: Iterable[Page], source: Source) -> tuple[DeviceUse, ...]
     for page in pages:
         for sample in page:
             key = _device_key(sample)
-            if key is None or not math.isfinite(sample.value):
+            if key is None or not sample.usable:
                 continue
             rows.setdefault(key, {})[sample.name] = sample.value
             labels.setdefault(key, dict(sample.labels))
@@ -155,7 +154,7 @@ def engine_devices(page: Page) -> tuple[AcceleratorReading, ...]:
         for sample in page.samples.get(name, ()):
             uuid = sample.labels.get("gpu_uuid")
             value = sample.value * scale
-            if not uuid or not math.isfinite(value) or not _possible(attribute, value):
+            if not uuid or not sample.usable or not _possible(attribute, value):
                 continue
             reading = found.setdefault(uuid, AcceleratorReading("engine", uuid, signal="nv_gpu_utilization"))
             found[uuid] = replace(reading, **{attribute: value})  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
+LARGEST = 1e200
+"""A value beyond this is no measurement; below it, no sum or product of samples overflows."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(
     r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:.]*)|"((?:[^"\\]|\\.)*)")\s*(?:=\s*"((?:[^"\\]|\\.)*)")?\s*(,|\}|$)', re.DOTALL
@@ -30,6 +32,11 @@ class Sample:
     name: str
     labels: dict[str, str]
     value: float
+
+    @property
+    def usable(self) -> bool:
+        """Whether the value is a number that can be reckoned with."""
+        return abs(self.value) <= LARGEST
 
 
 @dataclass
@@ -53,18 +60,18 @@ class Page:
         return next((found for name in names if (found := self.samples.get(name))), [])
 
     def values(self, *names: str) -> list[float]:
-        """Finite values of the first of these names that has any sample."""
-        return [sample.value for sample in self.get(*names) if math.isfinite(sample.value)]
+        """Usable values of the first of these names that has any sample."""
+        return [sample.value for sample in self.get(*names) if sample.usable]
 
     def total(self, *names: str) -> float | None:
-        """Sum over all series; None where there is none, or one of them is NaN."""
+        """Sum over all series; None where there is none, or one of them is no number."""
         found = self.get(*names)
-        if not found or not all(math.isfinite(sample.value) for sample in found):
+        if not found or not all(sample.usable for sample in found):
             return None
         return math.fsum(sample.value for sample in found)
 
     def mean(self, *names: str) -> float | None:
-        """Mean over all series; None where there is none, or one of them is NaN."""
+        """Mean over all series; None where there is none, or one of them is no number."""
         total = self.total(*names)
         return None if total is None else total / len(self.get(*names))
 

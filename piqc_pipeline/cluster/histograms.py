@@ -7,7 +7,7 @@ lower bound.
 import math
 from collections.abc import Mapping, Sequence
 
-from piqc_pipeline.cluster.exposition import Page
+from piqc_pipeline.cluster.exposition import LARGEST, Page
 from piqc_pipeline.facts.snapshot import Latency
 
 Buckets = dict[float, float]
@@ -23,7 +23,7 @@ def read_buckets(page: Page, *names: str) -> Buckets:
         found: Buckets = {}
         for sample in samples:
             bound = _bound(sample.labels.get("le"))
-            if bound is None or not math.isfinite(sample.value) or sample.value < 0:
+            if bound is None or not sample.usable or sample.value < 0:
                 continue
             found[bound] = found.get(bound, 0.0) + sample.value
         return found
@@ -86,4 +86,6 @@ def _bound(text: str | None) -> float | None:
         bound = float(text)
     except ValueError:
         return None
-    return None if math.isnan(bound) else bound
+    if math.isnan(bound) or bound < -LARGEST:
+        return None
+    return bound if bound <= LARGEST else math.inf

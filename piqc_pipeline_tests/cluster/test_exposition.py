@@ -95,3 +95,8 @@ def test_what_prometheus_client_writes_is_read_as_it_reads_it(labels: dict[str, 
     (sample,) = parse(text).get("m")
     assert sample.labels == family.samples[0].labels
     assert sample.value == family.samples[0].value or math.isnan(value)
+
+
+def test_values_that_no_sum_can_hold_are_no_numbers() -> None:
+    page = parse('running{n="0"} 9e307\nrunning{n="1"} 9e307\nrunning{n="2"} 3\n')
+    assert page.total("running") is None and page.values("running") == [3.0]
