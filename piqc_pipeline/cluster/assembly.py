@@ -20,7 +20,7 @@ from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.quotas import quotas
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
-from piqc_pipeline.cluster.requests import held
+from piqc_pipeline.cluster.requests import held, tolerations
 from piqc_pipeline.cluster.reservations import sharers, without_reservations
 from piqc_pipeline.cluster.surroundings import ControllerObject
 from piqc_pipeline.cluster.workloads import Described, build_workload, describe
@@ -197,7 +197,8 @@ class Assembly:
             deleting=meta.deletion_timestamp is not None,
             waiting_reason=None if item.spec.node_name or ended else _waiting(item),
             visible_devices=visible_devices(item) if not amount.requests else None,
-            group=owner.group or self.owners.top(meta).group,
+            group=owner.group,
+            tolerations=tolerations(item.spec),
             unknown=amount.unknown,
         )
 

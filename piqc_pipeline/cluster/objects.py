@@ -149,12 +149,23 @@ class Volume(Wire):
     config_map: NamedRef | None = None
 
 
+class TolerationRow(Wire):
+    """A taint that a pod puts up with."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
 class PodSpec(Wire):
     """What a pod runs, and where."""
 
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[TolerationRow] | None = None
     resource_claims: list[PodClaim] | None = None
     scheduling_gates: list[Any] | None = None
     volumes: list[Volume] | None = None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.claims import Claims
-from piqc_pipeline.cluster.objects import Container, PodObject
+from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec
 from piqc_pipeline.cluster.quantities import units
-from piqc_pipeline.facts.snapshot import AcceleratorPool, PodRequest, Unknown
+from piqc_pipeline.facts.snapshot import STATE_TAINT_PREFIX, AcceleratorPool, PodRequest, Toleration, Unknown
 
 Amounts = dict[str, int | None]
 """Units by resource key; None where one of the quantities cannot be read."""
@@ -90,6 +90,15 @@ def held(pod: PodObject, registry: Registry, claims: Claims, pools: Sequence[Acc
             if request.units is None
         ]
     return Held(tuple(requests), tuple(unknown))
+
+
+def tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+    """The taints that the pod puts up with, but for those of a node's state, which every pod has."""
+    return tuple(
+        Toleration(row.key or "", row.value or "", row.effect or "", row.operator == "Exists")
+        for row in spec.tolerations or ()
+        if not (row.key or "").startswith(STATE_TAINT_PREFIX)
+    )
 
 
 def _name(pod: PodObject) -> str:

@@ -14,11 +14,11 @@ from piqc_pipeline.cluster.engines.endpoints import Endpoint, endpoint_of
 from piqc_pipeline.cluster.engines.identify import ContainerView, confirm, identify
 from piqc_pipeline.cluster.engines.model import config_paths, config_variables, model_of
 from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
-from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec
+from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec, TolerationRow
 from piqc_pipeline.cluster.owners import Owner
 from piqc_pipeline.cluster.probing import Told
 from piqc_pipeline.cluster.redact import HIDDEN, is_secret_name, printable, safe_arguments
-from piqc_pipeline.cluster.requests import container_amounts
+from piqc_pipeline.cluster.requests import container_amounts, tolerations
 from piqc_pipeline.facts.snapshot import EngineIdentity, ModelIdentity, Pod, Topology, Unknown, Workload
 
 MAX_UNKNOWN = 20
@@ -189,6 +189,7 @@ def build_workload(
         memory_request=_requested(container, "memory"),
         topology=_topology(pods, groups),
         pod_spec=shown_spec(template.spec),
+        tolerations=tolerations(template.spec),
         runtime=summed,
         unknown=tuple(dict.fromkeys(unknown))[:MAX_UNKNOWN],
     )
@@ -269,7 +270,16 @@ def shown_spec(spec: PodSpec) -> dict[str, object]:
     found: dict[str, object] = {"containers": [_shown_container(container) for container in spec.containers]}
     if spec.init_containers:
         found["initContainers"] = [_shown_container(container) for container in spec.init_containers]
+    if spec.node_selector:
+        found["nodeSelector"] = dict(spec.node_selector)
+    if spec.tolerations:
+        found["tolerations"] = [_stated(row) for row in spec.tolerations]
     return found
+
+
+def _stated(row: TolerationRow) -> dict[str, object]:
+    fields = {"key": row.key, "operator": row.operator, "value": row.value, "effect": row.effect}
+    return {name: text for name, text in fields.items() if text is not None}
 
 
 def _shown_container(container: Container) -> dict[str, object]:

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Literal
 
 Confidence = Literal["high", "medium", "low"]
+STATE_TAINT_PREFIX = "node.kubernetes.io/"
+"""Taints that Kubernetes sets for a node's state; `Node.ready` and `Node.cordoned` say the same."""
 Sharing = Literal["none", "mig", "time-slicing", "mps", "fraction"]
 
 
@@ -150,6 +152,28 @@ class PodRequest:
 
 
 @dataclass(frozen=True)
+class Toleration:
+    """A taint that a pod puts up with; empty fields stand for any.
+
+    Attributes:
+        exists: Whether the key alone decides (`operator: Exists`), else the value must be the same.
+    """
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    exists: bool = False
+
+    def covers(self, taint: str) -> bool:
+        """Whether it tolerates a taint written as `key=value:effect` (rule: k8s.io/api/core/v1/toleration.go)."""
+        pair, _, effect = taint.rpartition(":")
+        key, _, value = pair.partition("=")
+        if self.effect not in ("", effect) or self.key not in ("", key):
+            return False
+        return self.exists or (self.key == key and self.value == value)
+
+
+@dataclass(frozen=True)
 class Pod:
     """A pod that requests, holds or visibly uses an accelerator, or serves an engine."""
 
@@ -174,6 +198,8 @@ class Pod:
     """`NVIDIA_VISIBLE_DEVICES` where it opens devices that the pod did not request (`all`, or indices)."""
     group: str | None = None
     """Group of a multi-node workload (LeaderWorkerSet group index, Ray cluster) that this pod is part of."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Without those of a node's state (`node.kubernetes.io/...`), which Kubernetes adds to every pod."""
     unknown: tuple[Unknown, ...] = ()
 
 
@@ -281,6 +307,8 @@ class Workload:
     topology: Topology | None = None
     pod_spec: dict[str, object] = field(default_factory=dict)
     """The first pod's spec as far as is safe to show: no environment values, arguments redacted."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Those of its newest pod, or of its template where it has no pod now."""
     runtime: EngineRuntime | None = None
     """Summed over the pods: rates and queues add, cache use is a mean, histograms add by `le`; None: nobody asked."""
     unknown: tuple[Unknown, ...] = ()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from piqc_pipeline.report.html import Picture, ReportInputs, Section, Table, Tile, render_report
 from piqc_pipeline.report.plots import Outlook, dollars_plot, outlook_plot
 from piqc_pipeline.report.text import age, count, percent, usd
+from piqc_pipeline.waste.figures import HOURS_PER_DAY
 
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.model import PredictorArtifact
     from piqc_pipeline.report.scan_result import ScanResult
     from piqc_pipeline.scaling.plan import ReplicaPlan
 
-HOURS_PER_DAY = 24
 MOST_ROWS = 200
 """Rows of one table; what is left out is said."""
 _WORKLOAD_HEADER = (

@@ -7,20 +7,19 @@ import polars as pl
 
 from piqc_pipeline.history.table import FACTS_SCHEMA, FINDINGS_SCHEMA, HistoryStore
 from piqc_pipeline.report.scan_result import ScanResult
-
-HOURS_PER_DAY = 24
+from piqc_pipeline.waste.figures import HOURS_PER_DAY
 
 
 def facts_rows(result: ScanResult, bundle_json: str) -> pl.DataFrame:
     """One row: when the scan was, what is installed and wasted, and the facts bundle."""
     capacity, summary = result.waste.capacity, result.waste.summary
-    installed = [pool.installed for pool in capacity or ()]
-    known = capacity is not None and None not in installed
+    devices = [pool.devices for pool in capacity or ()]
+    known = capacity is not None and None not in devices
     hourly = summary.installed_usd_per_hour
     row = {
         "cluster": result.snapshot.cluster,
         "taken_at": result.snapshot.taken_at,
-        "accelerators": sum(count or 0 for count in installed) if known else None,
+        "accelerators": sum(count or 0.0 for count in devices) if known else None,
         "installed_usd_per_day": None if hourly is None else hourly * HOURS_PER_DAY,
         "wasted_usd_per_day": summary.waste_usd_per_day,
         "facts_json": bundle_json,

@@ -10,9 +10,8 @@ from datetime import datetime
 from piqc_pipeline.facts.build import PricedFacts, source_type
 from piqc_pipeline.facts.bundle import Fact, FactObject, FactValue, FindingEntry, UnknownEntry, fact
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Confidence
-from piqc_pipeline.waste.figures import BUCKETS, Bucket, PoolCapacity, WasteReport, WorkloadFigures
+from piqc_pipeline.waste.figures import BUCKETS, HOURS_PER_DAY, Bucket, PoolCapacity, WasteReport, WorkloadFigures
 
-HOURS_PER_DAY = 24
 _BUCKET_FACTS: tuple[tuple[Bucket, str], ...] = (
     ("dark", "dark"),
     ("fragmented", "fragmented"),

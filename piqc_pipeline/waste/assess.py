@@ -12,11 +12,18 @@ from dataclasses import replace
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 from piqc_pipeline.waste.capacity import count_capacity, holdings
 from piqc_pipeline.waste.efficiency import weighted_mfu_pct
-from piqc_pipeline.waste.figures import Bucket, PendingPod, PoolCapacity, WasteReport, WasteSummary, WorkloadFigures
+from piqc_pipeline.waste.figures import (
+    HOURS_PER_DAY,
+    Bucket,
+    PendingPod,
+    PoolCapacity,
+    WasteReport,
+    WasteSummary,
+    WorkloadFigures,
+)
 from piqc_pipeline.waste.findings import find
 from piqc_pipeline.waste.held import Held, price_holdings
 from piqc_pipeline.waste.prices import PriceList
-from piqc_pipeline.waste.utilization import HOURS_PER_DAY
 from piqc_pipeline.waste.workloads import told_by_pod, workload_figures
 
 DAYS_PER_YEAR = 365
@@ -134,6 +141,11 @@ def _cents(value: float | None) -> float | None:
     return None if value is None else round(value + 1e-9, 2)
 
 
+def _floor_cents(value: float) -> float:
+    """Whole cents, never more than the value: waste that is rounded up would be above what is installed."""
+    return math.floor(value * 100 + 1e-6) / 100
+
+
 def _total(parts: Iterable[float | None]) -> float | None:
     """Sum of what is known; 0 where there is nothing to add; None where all of it is unknown."""
     everything = list(parts)
@@ -158,6 +170,8 @@ def _summary(
     snapshot: ClusterSnapshot, workloads: Sequence[WorkloadFigures], capacity: Sequence[PoolCapacity] | None
 ) -> WasteSummary:
     installed = None if capacity is None else _total(pool.installed_usd_per_hour for pool in capacity)
+    if installed is not None:
+        installed = round(installed, 4)
     placed = capacity if snapshot.pods is not None and not snapshot.unread_namespaces else None
     spend = idle = tier = misplaced = None
     if snapshot.pods is not None:
@@ -172,17 +186,17 @@ def _summary(
     if dark is not None:
         leak = _cents(math.fsum(part or 0.0 for part in (idle, dark, tier, fragmented)))
         waste = math.fsum(part or 0.0 for part in (idle, dark, fragmented, misplaced))
-        waste = waste if installed is None else min(waste, installed * HOURS_PER_DAY)
+        waste = _cents(waste if installed is None else min(waste, _floor_cents(installed * HOURS_PER_DAY)))
     return WasteSummary(
         spend_usd_per_hour=spend,
-        installed_usd_per_hour=_cents(installed),
+        installed_usd_per_hour=installed,
         idle_usd_per_day=idle,
         unallocated_usd_per_day=dark,
         misplacement_usd_per_day=tier,
         fragmentation_usd_per_day=fragmented,
         total_leak_usd_per_day=leak,
         total_leak_usd_per_year=None if leak is None else _cents(leak * DAYS_PER_YEAR),
-        waste_usd_per_day=_cents(waste),
+        waste_usd_per_day=waste,
         unavailable_usd_per_day=_cents(_bucket_usd_per_day(placed, UNAVAILABLE)),
         avg_mfu_pct=weighted_mfu_pct((one.mfu_pct, one.peak_flops) for one in workloads),
     )

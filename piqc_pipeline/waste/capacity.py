@@ -8,12 +8,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from piqc_pipeline.facts.snapshot import AcceleratorPool, ClusterSnapshot, Node, Pod
+from piqc_pipeline.facts.snapshot import (
+    STATE_TAINT_PREFIX,
+    AcceleratorPool,
+    ClusterSnapshot,
+    Node,
+    Pod,
+    Toleration,
+    Workload,
+)
 from piqc_pipeline.waste.catalog import spelling
 from piqc_pipeline.waste.figures import PoolCapacity
 from piqc_pipeline.waste.prices import PriceList
 
-CONVENTIONAL_TAINT_KEYS = frozenset(
+RESOURCE_TAINT_KEYS = frozenset(
     {
         "nvidia.com/gpu",
         "amd.com/gpu",
@@ -21,6 +29,12 @@ CONVENTIONAL_TAINT_KEYS = frozenset(
         "gpu.intel.com/i915",
         "google.com/tpu",
         "aws.amazon.com/neuron",
+    }
+)
+"""Taints that the ExtendedResourceToleration admission plugin tolerates for every pod that requests the resource."""
+
+CONVENTIONAL_TAINT_KEYS = frozenset(
+    {
         "cloud.google.com/gke-gpu",
         "kubernetes.azure.com/scalesetpriority",
         "cloud.google.com/gke-spot",
@@ -30,14 +44,10 @@ CONVENTIONAL_TAINT_KEYS = frozenset(
         "dedicated",
     }
 )
-"""Taints that keep other pods off accelerator nodes and that accelerator pods tolerate.
+"""Taints that accelerator pods tolerate by convention: believed where no such pod was seen that could tell.
 
-`nvidia.com/gpu` and its like are tolerated by the ExtendedResourceToleration admission plugin; `sku=gpu` and
-`kubernetes.azure.com/scalesetpriority` are AKS' own documentation, `gke-spot` GKE's.
+`sku=gpu` and `kubernetes.azure.com/scalesetpriority` are AKS' own documentation, `gke-spot` GKE's.
 """
-
-STATE_TAINT_PREFIX = "node.kubernetes.io/"
-"""Taints that Kubernetes sets for a node's state; `ready` and `cordoned` say the same."""
 
 BUSY_WITHOUT_REQUEST_PCT = 1.0
 """A device that no pod holds counts as used without a request from this utilization on, percent."""
@@ -76,8 +86,13 @@ def count_capacity(snapshot: ClusterSnapshot, prices: PriceList) -> tuple[PoolCa
     uses = _uses(held)
     readings = _named_by_readings(held)
     without_request = _busy_without_request(held)
+    tolerated = _tolerated(snapshot)
     pools = [
-        _pool(snapshot, node, pool, prices, uses.get((node.name, pool.resource), _Use()), readings.get(node.name))
+        _by_node_state(
+            _pool(snapshot, node, pool, prices, uses.get((node.name, pool.resource), _Use()), readings.get(node.name)),
+            node,
+            tolerated,
+        )
         for node in snapshot.nodes
         for pool in node.pools
     ]
@@ -159,7 +174,7 @@ def _pool(
         # A pod that nobody could read may hold any of them: no accelerator is called dark then.
         return replace(placed, placement_unknown=free)
     broken = 0.0 if allocatable is None else min(free, max(0.0, counted.installed - allocatable))
-    return _by_node_state(replace(placed, unhealthy=broken), node, free - broken)
+    return replace(placed, unhealthy=broken, dark=free - broken)
 
 
 def _devices_per_unit(pool: AcceleratorPool) -> float | None:
@@ -200,25 +215,42 @@ def _bins(fractions: Sequence[float]) -> int:
     return len(free)
 
 
-def _by_node_state(pool: PoolCapacity, node: Node, free: float) -> PoolCapacity:
+def _by_node_state(pool: PoolCapacity, node: Node, tolerated: frozenset[Toleration] | None) -> PoolCapacity:
+    """What is free stands behind the state of its node."""
+    free = pool.dark
     if free <= 0:
         return pool
     if not node.ready:
-        return replace(pool, not_ready=free, reason=pool.reason or "the node is not ready")
+        return replace(pool, dark=0.0, not_ready=free, reason=pool.reason or "the node is not ready")
     if node.cordoned:
-        return replace(pool, cordoned=free, reason=pool.reason or "the node is cordoned")
-    taint = blocking_taint(node)
+        return replace(pool, dark=0.0, cordoned=free, reason=pool.reason or "the node is cordoned")
+    taint = blocking_taint(node, tolerated)
     if taint is not None:
-        return replace(pool, tainted=free, reason=pool.reason or f"taint {taint}")
-    return replace(pool, dark=free)
+        return replace(pool, dark=0.0, tainted=free, reason=pool.reason or f"taint {taint}")
+    return pool
 
 
-def blocking_taint(node: Node) -> str | None:
-    """The first taint that accelerator pods do not tolerate by convention, or None."""
+def _tolerated(snapshot: ClusterSnapshot) -> frozenset[Toleration] | None:
+    """What accelerator workloads tolerate; None where there is none, so that nobody can tell."""
+    asking: list[Pod | Workload] = [pod for pod in snapshot.pods or () if pod.requests]
+    asking += [workload for workload in snapshot.workloads if workload.gpus_per_replica]
+    return frozenset(one for entry in asking for one in entry.tolerations) if asking else None
+
+
+def blocking_taint(node: Node, tolerated: frozenset[Toleration] | None) -> str | None:
+    """The first taint that no accelerator workload tolerates, or None.
+
+    Args:
+        node: The node.
+        tolerated: What accelerator workloads tolerate; None: by convention.
+    """
     for taint in node.taints:
         key = taint.split("=", 1)[0].split(":", 1)[0]
-        if key not in CONVENTIONAL_TAINT_KEYS and not key.startswith(STATE_TAINT_PREFIX):
-            return taint
+        if key in RESOURCE_TAINT_KEYS or key.startswith(STATE_TAINT_PREFIX):
+            continue
+        if key in CONVENTIONAL_TAINT_KEYS if tolerated is None else any(one.covers(taint) for one in tolerated):
+            continue
+        return taint
     return None
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 from piqc_pipeline.facts.build import PricedFacts
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Confidence, Sharing, Unknown
 
+HOURS_PER_DAY = 24
+
 Bucket = Literal[
     "allocated", "dark", "fragmented", "unhealthy", "cordoned", "not_ready", "tainted", "shared", "placement_unknown"
 ]
@@ -70,7 +72,7 @@ class PoolCapacity:
         unhealthy: In the node's capacity, not allocatable, and held by nobody.
         cordoned: Free on a cordoned node.
         not_ready: Free on a node that is not ready.
-        tainted: Free behind a taint that accelerator pods do not tolerate by convention.
+        tainted: Free behind a taint that no accelerator workload tolerates.
         shared: Devices that pods share or use without a request: in use, not attributable to one pod.
         placement_unknown: Nobody could say whether a pod holds them.
         devices_per_unit: Physical devices in one unit: 1, or 1/7 for a MIG slice 1g; None where unknown.
@@ -113,6 +115,13 @@ class PoolCapacity:
         held = bucket in ("allocated", "shared", "placement_unknown")
         price = self.usd_per_unit_hour if held else self.unallocated_usd_per_unit_hour
         return None if price is None else units * price
+
+    @property
+    def devices(self) -> float | None:
+        """Physical devices installed; None where the count, or how many units share one, is unknown."""
+        if self.installed is None or (self.installed and self.devices_per_unit is None):
+            return None
+        return self.installed * (self.devices_per_unit or 0.0)
 
     @property
     def installed_usd_per_hour(self) -> float | None:

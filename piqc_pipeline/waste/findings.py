@@ -6,9 +6,15 @@ share no dollar, so that their sum is the waste.
 
 from collections.abc import Iterable, Sequence
 
-from piqc_pipeline.waste.figures import Bucket, Finding, FindingKind, PendingPod, PoolCapacity, WorkloadFigures
-
-HOURS_PER_DAY = 24
+from piqc_pipeline.waste.figures import (
+    HOURS_PER_DAY,
+    Bucket,
+    Finding,
+    FindingKind,
+    PendingPod,
+    PoolCapacity,
+    WorkloadFigures,
+)
 
 _CAPACITY: tuple[tuple[Bucket, FindingKind, bool, str], ...] = (
     ("dark", "dark", True, "nobody uses"),

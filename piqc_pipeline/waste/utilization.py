@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from piqc_pipeline.facts.snapshot import AcceleratorReading, Pod, Unknown, Workload
+from piqc_pipeline.waste.figures import HOURS_PER_DAY
 from piqc_pipeline.waste.held import Held, joined
 
-HOURS_PER_DAY = 24
 SOURCE_ORDER = ("dcgm", "prometheus", "engine", "exec")
 """Of several sources for the same pod the first that states a utilization is taken."""
 

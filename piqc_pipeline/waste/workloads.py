@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from piqc_pipeline.facts.snapshot import Pod, Unknown, Workload
 from piqc_pipeline.waste.efficiency import mfu_pct, peak_flops, usd_per_1k_tokens
-from piqc_pipeline.waste.figures import Fit, WorkloadFigures
+from piqc_pipeline.waste.figures import HOURS_PER_DAY, Fit, WorkloadFigures
 from piqc_pipeline.waste.fit import Room, judge_fit, smaller_products, tier_overpay_usd_per_hour
 from piqc_pipeline.waste.held import Held, joined, why_unpriced
 from piqc_pipeline.waste.prices import PriceList
-from piqc_pipeline.waste.utilization import HOURS_PER_DAY, idle_usd_per_day, measure
+from piqc_pipeline.waste.utilization import idle_usd_per_day, measure
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from piqc_pipeline.facts.snapshot import Topology
+from piqc_pipeline.facts.snapshot import Toleration, Topology
 from piqc_pipeline_tests.cluster.clusters import (
     VLLM,
     container,
@@ -267,6 +267,21 @@ def test_cordoned_unready_and_tainted_nodes_are_told_apart(tmp_path: Path) -> No
         "c": (False, False, ()),
         "d": (True, False, ("maintenance=:NoExecute",)),
     }
+
+
+def test_tolerations_and_the_node_selector_of_a_pod_are_kept(tmp_path: Path) -> None:
+    rows = [
+        {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"},
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+    ]
+    spec = {"tolerations": rows, "nodeSelector": {"pool": "big"}}
+    snapshot = scan(tmp_path, node("n0"), pod("p", spec=spec))
+    kept = (Toleration("sku", "gpu", "NoSchedule"), Toleration("nvidia.com/gpu", exists=True))
+    assert pods(snapshot)["p"].tolerations == kept
+    found = only_workload(snapshot)
+    assert found.tolerations == kept and found.pod_spec["nodeSelector"] == {"pool": "big"}
+    assert found.pod_spec["tolerations"][0] == rows[0]  # type: ignore[index]
 
 
 def test_text_of_the_cluster_is_passed_on_and_never_interpreted(tmp_path: Path) -> None:

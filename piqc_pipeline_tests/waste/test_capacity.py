@@ -2,10 +2,10 @@
 
 import pytest
 
-from piqc_pipeline.facts.snapshot import ClusterSnapshot, PodRequest
+from piqc_pipeline.facts.snapshot import ClusterSnapshot, PodRequest, Toleration
 from piqc_pipeline.waste import BUCKETS, PoolCapacity, load_prices
 from piqc_pipeline.waste.capacity import count_capacity, holdings
-from piqc_pipeline_tests.waste.clusters import cluster, node, pod, pool, readings
+from piqc_pipeline_tests.waste.clusters import cluster, node, pod, pool, readings, workload
 
 PRICES = load_prices()
 
@@ -41,6 +41,41 @@ CORDON_TAINT = {"taints": ("node.kubernetes.io/unschedulable:NoSchedule",), "cor
 )
 def test_free_accelerators_behind_a_node_state_are_not_dark(state: dict[str, object], bucket: str) -> None:
     assert buckets(cluster([node("a", **state)], [])) == {"a": {bucket: 8}}
+
+
+SPOT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
+TEAM = "team=vision:NoSchedule"
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "bucket"),
+    [
+        pytest.param(TEAM, (Toleration("team", "vision", "NoSchedule"),), "dark", id="tolerated by value"),
+        pytest.param(TEAM, (Toleration("team", exists=True),), "dark", id="tolerated by key, any effect"),
+        pytest.param(TEAM, (Toleration(exists=True),), "dark", id="tolerates everything"),
+        pytest.param(TEAM, (Toleration("team", "speech"),), "tainted", id="another value"),
+        pytest.param(TEAM, (Toleration("team", "vision", "NoExecute"),), "tainted", id="another effect"),
+        pytest.param(TEAM, (), "tainted", id="tolerated by nobody"),
+        pytest.param(SPOT, (), "tainted", id="a conventional taint that nobody tolerates"),
+        pytest.param("nvidia.com/gpu=present:NoSchedule", (), "dark", id="the resource's own taint"),
+    ],
+)
+def test_a_taint_blocks_what_no_accelerator_pod_tolerates(
+    taint: str, tolerations: tuple[Toleration, ...], bucket: str
+) -> None:
+    elsewhere = pod("p", "other", 8, tolerations=tolerations)
+    unrelated = pod("exporter", "other", 0, tolerations=(Toleration(exists=True),))
+    found = buckets(cluster([node("a", taints=(taint,)), node("other")], [elsewhere, unrelated]))
+    assert found == {"a": {bucket: 8}, "other": {"allocated": 8}}
+
+
+def test_a_workload_that_is_scaled_to_zero_tolerates_as_its_pods_would() -> None:
+    asleep = workload("w", gpus_per_replica=1.0, tolerations=(Toleration("team", exists=True),))
+    assert buckets(cluster([node("a", taints=(TEAM,))], [], [asleep])) == {"a": {"dark": 8}}
+
+
+def test_conventional_taints_are_believed_where_no_accelerator_pod_can_tell() -> None:
+    assert buckets(cluster([node("a", taints=(SPOT,))], [])) == {"a": {"dark": 8}}
 
 
 def test_what_a_cordoned_node_runs_stays_allocated() -> None:
