@@ -25,9 +25,9 @@ from piqc_pipeline.history.fill import fill
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.openmetrics import GaugeSeries, write_openmetrics
 from piqc_pipeline.history.prometheus import PrometheusSource
-from piqc_pipeline.history.prometheus_api import PrometheusAccess
 from piqc_pipeline.history.samples import conform
 from piqc_pipeline.history.store import open_store
+from piqc_pipeline.prometheus.access import PrometheusAccess
 
 START = datetime(2025, 1, 6, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -83,6 +83,14 @@ def test_facts_errors_settings_and_atomic_import_no_package_of_ours(knows_nobody
     assert _shown([entry for entry in entries if _own_package(entry) not in (None, *allowed)]) == []
 
 
+def test_asking_prometheus_knows_only_errors_and_settings() -> None:
+    entries = [entry for entry in IMPORTS if entry.importer.startswith("prometheus/")]
+    assert _shown([entry for entry in entries if _own_package(entry) not in (None, *_PROMETHEUS)]) == []
+
+
+_PROMETHEUS = ("prometheus", "errors", "settings")
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_is_known_only_to_shells(shell: str) -> None:
     outside = [entry for entry in IMPORTS if entry.importer.split("/")[0].removesuffix(".py") not in SHELLS]

@@ -60,11 +60,13 @@ def _check(given: dict[str, Any]) -> None:
         value = given[name]
         if value is not None and not 0 <= value < float("inf"):
             raise UsageError(f"{option} {value:g} cannot be meant: give USD per accelerator and hour, 0 or more")
-    if "@" in (given["prometheus_url"] or "").partition("://")[2].partition("/")[0]:
-        raise UsageError(
-            "--prometheus-url holds a user or password, which messages would show: leave them out; a scan shows "
-            "Prometheus the bearer token of PIQC_PROMETHEUS_TOKEN_FILE"
-        )
+    if given["prometheus_url"]:
+        from piqc_pipeline.settings import prometheus_address
+
+        try:
+            prometheus_address(given["prometheus_url"])
+        except ValueError as error:
+            raise UsageError(f"--prometheus-url cannot be used: {error}") from error
     if given["from_dump"] and (given["all_contexts"] or given["kubeconfig"] or given["context"]):
         raise UsageError(
             "--from-dump reads a file and no cluster: leave --kubeconfig, --context and --all-contexts away"
@@ -83,6 +85,7 @@ def _check(given: dict[str, Any]) -> None:
 
 def _options(given: dict[str, Any], settings: "Settings") -> "ScanOptions":
     from piqc_pipeline.cluster import ScanOptions
+    from piqc_pipeline.prometheus.access import access_from_settings
 
     spaces = tuple(part.strip() for entry in given["namespaces"] for part in entry.split(",") if part.strip())
     runtime = given["collect_runtime"]
@@ -98,8 +101,7 @@ def _options(given: dict[str, Any], settings: "Settings") -> "ScanOptions":
         workers=given["workers"] or settings.workers,
         cluster_name=given["cluster_name"] or settings.cluster_name,
         mode=given["mode"],
-        prometheus_url=given["prometheus_url"] or settings.prometheus_url,
-        prometheus_token_file=settings.prometheus_token_file,
+        prometheus=access_from_settings(settings, given["prometheus_url"]),
     )
 
 
@@ -118,7 +120,7 @@ def dry_run(request: Request) -> str:
         "list nodes, pods, workload owners, services, autoscalers and monitors",
         *(["read engine metrics"] if options.collect_runtime else []),
         *(["run nvidia-smi and the like inside pods"] if options.allow_exec else []),
-        *([f"ask Prometheus at {options.prometheus_url}"] if options.prometheus_url else []),
+        *([f"ask Prometheus at {options.prometheus.base}"] if options.prometheus else []),
     ]
     spaces = ", ".join(options.namespaces) or "all namespaces"
     lines = [

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import quote
 
@@ -74,10 +75,9 @@ def _read(options: ScanOptions, now: datetime, progress: Callable[[str, int, int
     except KeyboardInterrupt:
         server.deadline.stop.set()
     prometheus = None
-    if options.prometheus_url:
-        prometheus = Prometheus(
-            options.prometheus_url, options.prometheus_token_file, options.timeout_seconds, server.deadline
-        )
+    if options.prometheus:
+        seconds = min(options.timeout_seconds, options.prometheus.timeout_seconds)
+        prometheus = Prometheus(replace(options.prometheus, timeout_seconds=seconds), server.deadline)
     prober = assembly.ask(answers, server.deadline, progress, prometheus)
     if (reason := answers.stopped()) is not None:
         assembly.unknown.append(Unknown("figures of pods that were not asked yet", reason, read_failed=True))

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from piqc_pipeline.prometheus.access import PrometheusAccess
+
 Mode = Literal["auto", "remote", "incluster", "dry-run"]
 
 
@@ -24,8 +26,7 @@ class ScanOptions:
         cluster_name: Name of the cluster in ids; else the context's cluster.
         mode: `auto` takes the kubeconfig, else the service account; `remote` only the first, `incluster` only the
             second; `dry-run` touches no cluster.
-        prometheus_url: A Prometheus that scrapes DCGM; asked before any pod is.
-        prometheus_token_file: File with a bearer token for it.
+        prometheus: A Prometheus that scrapes DCGM; asked before any pod is.
         rate_window_seconds: Least time between the two reads of a counter.
     """
 
@@ -40,6 +41,5 @@ class ScanOptions:
     workers: int = 10
     cluster_name: str | None = None
     mode: Mode = "auto"
-    prometheus_url: str | None = None
-    prometheus_token_file: Path | None = None
+    prometheus: PrometheusAccess | None = None
     rate_window_seconds: float = 2.0

@@ -3,53 +3,30 @@
 Ranges, the history, belong to `piqc_pipeline.history`. API: prometheus.io/docs/prometheus/latest/querying/api.
 """
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import urlencode
-
-import msgspec
-import urllib3
+from datetime import UTC, datetime
 
 from piqc_pipeline.cluster.device_metrics import METRICS, DeviceUse, PodKey, read_devices
 from piqc_pipeline.cluster.engines.runtime import NAMES, Scrape
 from piqc_pipeline.cluster.exposition import Page, Sample
 from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed
 from piqc_pipeline.cluster.redact import printable
+from piqc_pipeline.errors import PrometheusError
+from piqc_pipeline.prometheus.access import PrometheusAccess
 
 RATE_SECONDS = 120.0
 """Between the two moments of a rate: several scrapes of any usual interval."""
-MAX_ANSWER_BYTES = 256 * 1024 * 1024
-
-
-class _Row(msgspec.Struct):
-    metric: dict[str, str] = {}
-    value: tuple[float, str] | None = None
-
-
-class _Data(msgspec.Struct, rename="camel"):
-    result_type: str = ""
-    result: list[_Row] = []
-
-
-class _Reply(msgspec.Struct, rename="camel"):
-    status: str = ""
-    data: _Data | None = None
-    error: str | None = None
-    is_partial: bool | None = None
+MAX_WHY = 300
 
 
 class Prometheus:
     """One Prometheus, asked with a deadline."""
 
-    def __init__(self, url: str, token_file: Path | None, timeout_seconds: float, deadline: Deadline) -> None:
+    def __init__(self, access: PrometheusAccess, deadline: Deadline) -> None:
         """Prepare; nothing is asked yet."""
-        self.url = url.rstrip("/")
-        self.token_file = token_file
-        self.timeout_seconds = timeout_seconds
-        self.deadline = deadline
-        self._pool = urllib3.PoolManager(retries=False, maxsize=4)
+        self._access = access
+        self._deadline = deadline
 
     def devices(self) -> tuple[DeviceUse, ...]:
         """Every accelerator that an exporter tells Prometheus of, and whose it is.
@@ -87,46 +64,19 @@ class Prometheus:
         return dict(found)
 
     def _query(self, query: str, at: float | None = None) -> list[Sample]:
-        reply = self._ask({"query": query, **({"time": f"{at:.3f}"} if at is not None else {})})
-        if reply.is_partial:
-            raise ReadFailed(200, "Prometheus answered with a part of the data only")
-        found = []
-        for row in reply.data.result if reply.data else []:
-            name = row.metric.get("__name__", "")
-            with contextlib.suppress(ValueError):
-                if row.value is not None and name:
-                    found.append(Sample(name, row.metric, float(row.value[1])))
-        return found
+        from piqc_pipeline.prometheus.client import PrometheusClient  # 0.2 s that only a scan with Prometheus pays
 
-    def _ask(self, fields: dict[str, str]) -> _Reply:
-        self.deadline.check()
-        seconds = min(self.timeout_seconds, max(0.05, self.deadline.remaining()))
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        moment = None if at is None else datetime.fromtimestamp(at, UTC)
         try:
-            if self.token_file is not None:
-                headers["Authorization"] = f"Bearer {self.token_file.read_text(encoding='utf-8').strip()}"
-            answer = self._pool.request(
-                "POST",
-                f"{self.url}/api/v1/query",
-                body=urlencode(fields),
-                headers=headers,
-                timeout=urllib3.Timeout(connect=min(5.0, seconds), read=seconds),
-                redirect=False,
-            )
-        except (urllib3.exceptions.HTTPError, OSError, UnicodeDecodeError) as error:
-            raise ReadFailed(0, f"Prometheus cannot be asked ({type(error).__name__})") from error
-        if len(answer.data) > MAX_ANSWER_BYTES:
-            raise ReadFailed(answer.status, "Prometheus answered with more than can be read")
-        try:
-            reply = msgspec.json.decode(answer.data, type=_Reply, strict=False)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ReadFailed(answer.status, f"Prometheus answered {answer.status} with something else") from error
-        if answer.status != 200 or reply.status != "success":
-            words = f" ({printable(reply.error, 100)})" if reply.error else ""
-            raise ReadFailed(answer.status, f"Prometheus answered {answer.status}{words}")
-        if reply.data is None or reply.data.result_type != "vector":
-            raise ReadFailed(answer.status, "Prometheus answered with no vector")
-        return reply
+            with PrometheusClient(self._access, patience=self._deadline) as client:
+                answer = client.query(query, moment)
+        except PrometheusError as error:
+            raise ReadFailed(0, printable(str(error), MAX_WHY)) from error
+        return [
+            Sample(labels["__name__"], labels, values[-1])
+            for labels, _, values in answer.series()
+            if values and labels.get("__name__")
+        ]
 
 
 def _series(names: object) -> list[str]:

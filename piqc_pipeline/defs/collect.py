@@ -24,6 +24,7 @@ from piqc_pipeline.facts.bundle import SCHEMA_VERSION as BUNDLE_SCHEMA
 from piqc_pipeline.facts.bundle import bundle_from_json, write_bundle, write_text
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
 from piqc_pipeline.facts.snapshot_file import read_snapshot, write_snapshot
+from piqc_pipeline.prometheus.access import access_from_settings
 from piqc_pipeline.waste.figures import BUCKETS, PoolCapacity, WasteReport
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def read_cluster(pipeline: Pipeline) -> ClusterSnapshot:
         workers=settings.workers,
         cluster_name=settings.cluster_name,
         mode="incluster" if source == "incluster" else "remote",
-        prometheus_url=settings.prometheus_url,
-        prometheus_token_file=settings.prometheus_token_file,
+        prometheus=access_from_settings(settings),
     )
     return cluster.read_live(options, now)
 

@@ -19,7 +19,7 @@ from piqc_pipeline.defs.resources import (
     checks_of,
     one_sentence,
 )
-from piqc_pipeline.settings import Settings
+from piqc_pipeline.prometheus.access import access_from_settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,30 +58,14 @@ def source_of(pipeline: Pipeline) -> "HistorySource":
 
     settings = pipeline.settings
     kind = settings.require_history_source()
-    if kind == "prometheus":
+    access = access_from_settings(settings)
+    if kind == "prometheus" and access is not None:
+        from piqc_pipeline.history.prometheus import PrometheusSource
         from piqc_pipeline.history.snapshots import SnapshotSource
         from piqc_pipeline.history.store import open_store
 
-        return SnapshotSource(open_store(settings.store_location()), _prometheus(settings))
+        return SnapshotSource(open_store(settings.store_location()), PrometheusSource(access))
     return FileSource(settings.history_file if kind == "file" and settings.history_file else demo_load())
-
-
-def _prometheus(settings: Settings) -> "HistorySource":
-    from piqc_pipeline.history.prometheus import PrometheusSource
-    from piqc_pipeline.history.prometheus_api import PrometheusAccess
-
-    password = settings.prometheus_password
-    return PrometheusSource(
-        PrometheusAccess(
-            url=settings.prometheus_url or "",
-            timeout_seconds=settings.prometheus_timeout_seconds,
-            token_file=settings.prometheus_token_file,
-            username=settings.prometheus_username,
-            password=password.get_secret_value() if password else None,
-            ca_file=settings.prometheus_ca_file,
-            headers={name: value.get_secret_value() for name, value in settings.prometheus_headers.items()},
-        )
-    )
 
 
 @dg.asset(

@@ -1,6 +1,7 @@
 """What does Prometheus know of a workload's load? Asked day by day, a few days at the same time.
 
-Which queries are right belongs to `prometheus_day`, transport to `prometheus_api`, the arithmetic of rows to `rows`.
+Which queries are right belongs to `prometheus_day`, transport to the package `prometheus`, the arithmetic of rows to
+`rows`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,12 @@ import polars as pl
 
 from piqc_pipeline.history.attribution import Owners
 from piqc_pipeline.history.inventory import WorkloadInventory
-from piqc_pipeline.history.prometheus_api import PrometheusAccess, PrometheusClient
 from piqc_pipeline.history.prometheus_day import PrometheusDay
 from piqc_pipeline.history.rows import day_rows
 from piqc_pipeline.history.samples import FetchedHistory, conform, days_between, empty_history, floor_to
 from piqc_pipeline.history.signals import names_pattern
+from piqc_pipeline.prometheus.access import PrometheusAccess
+from piqc_pipeline.prometheus.client import PrometheusClient
 
 
 class PrometheusSource:

@@ -1,7 +1,7 @@
 """Which queries tell a window's load, and whose is what they answer? One window of at most a day.
 
-Transport is in `prometheus_api`, labels in `attribution`, the arithmetic of rows in `rows`; which windows are asked in
-`prometheus`. Gauges are averaged (`avg_over_time`), never `rate`d: the specification's
+Transport is in the package `prometheus`, labels in `attribution`, the arithmetic of rows in `rows`; which windows are
+asked in this package's `prometheus`. Gauges are averaged (`avg_over_time`), never `rate`d: the specification's
 `avg(rate(DCGM_FI_DEV_GPU_UTIL[5m]))` gave 2.57 for GPUs at 50 %.
 """
 
@@ -13,7 +13,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from piqc_pipeline.history.attribution import Owners, PodName, device, gpus_of_device, holder, is_placeholder
-from piqc_pipeline.history.prometheus_api import Matrix, PrometheusClient
 from piqc_pipeline.history.rows import DaySamples
 from piqc_pipeline.history.signals import (
     DEVICE_SIGNALS,
@@ -25,6 +24,8 @@ from piqc_pipeline.history.signals import (
     WAITING,
     DeviceSignal,
 )
+from piqc_pipeline.prometheus.answers import Matrix
+from piqc_pipeline.prometheus.client import PrometheusClient
 
 READY, REQUESTS = "kube_pod_status_ready", "kube_pod_container_resource_requests"
 GPU_RESOURCES = "nvidia_com_.*|amd_com_gpu"

@@ -4,17 +4,14 @@ What becomes of it belongs to `board`. Errors are raised as `PrometheusError`; n
 """
 
 import math
-import ssl
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
 import httpx
-import msgspec
 
-from piqc_pipeline.errors import PrometheusError
+from piqc_pipeline.prometheus.access import access_from_settings
+from piqc_pipeline.prometheus.client import MAX_POINTS, AsyncPrometheusClient
 from piqc_pipeline.settings import Settings
 
 DEMAND = "workload:gpu_demand:replicas"
@@ -25,7 +22,6 @@ WAITING = "workload:requests_waiting:sum"
 
 QUERY_TIMEOUT_SECONDS = 10.0
 """Under half of the shortest useful refresh; a slow Prometheus must not pile up reads."""
-ATTEMPTS = 2
 MAX_ANSWER_BYTES = 64 * 2**20
 
 Key = tuple[str, str]
@@ -74,48 +70,27 @@ class DemandSource(Protocol):
         ...
 
 
-class _Series(msgspec.Struct):
-    metric: dict[str, str]
-    value: tuple[float, str] | None = None
-    values: list[tuple[float, str]] = []
-
-
-class _Data(msgspec.Struct):
-    result: list[_Series]
-
-
-class _Answer(msgspec.Struct):
-    status: str
-    data: _Data | None = None
-    error: str = ""
-
-
-_decode = msgspec.json.Decoder(_Answer).decode
-
-
 class PrometheusDemand:
-    """Live demand from a Prometheus, with a timeout and one retry."""
+    """Live demand from a Prometheus."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        """Ask through `client`; `url` is the base address, without `/api/v1`."""
+    def __init__(self, client: AsyncPrometheusClient) -> None:
+        """Ask through `client`, which `close` closes."""
         self._client = client
-        self._url = url.rstrip("/")
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def read(self, now: datetime, since: dict[int, datetime], window_seconds: int) -> Reading:
         """One instant query for everything known now, one for the window's maximum, one range query a step."""
         names = "|".join((DEMAND, READY, WANTED, WAITING))
-        stamp = f"{now.timestamp():.3f}"
-        current = await self._ask("query", {"query": f'{{__name__=~"{names}"}}', "time": stamp})
-        highest = await self._ask("query", {"query": f"max_over_time({DEMAND}[{window_seconds}s])", "time": stamp})
+        current = await self._client.query(f'{{__name__=~"{names}"}}', now)
+        highest = await self._client.query(f"max_over_time({DEMAND}[{window_seconds}s])", now)
         found: dict[Key, dict[str, float]] = {}
-        for series in current:
-            _put(found, series, series.metric.get("__name__", ""))
-        for series in highest:
-            _put(found, series, "highest")
+        for name, matrix in (("", current), ("highest", highest)):
+            for labels, _, values in matrix.series():
+                if all(key := _key(labels)) and values and _possible(values[-1]):
+                    found.setdefault(key, {})[name or labels.get("__name__", "")] = values[-1]
         observed = {
             key: Observed(
                 demand=values.get(DEMAND),
@@ -134,63 +109,13 @@ class PrometheusDemand:
         first = int(since.timestamp()) // step * step + step
         if first > last:
             return {}
-        first = max(first, last - 10_000 * step)  # Prometheus refuses more than 11,000 points
-        parameters = {"query": f"avg_over_time({DEMAND}[{step}s])", "start": str(first), "end": str(last)}
+        first = max(first, last - (MAX_POINTS - 1) * step)
+        matrix = await self._client.query_range(f"avg_over_time({DEMAND}[{step}s])", first, last, step)
         found: dict[Key, dict[int, float]] = {}
-        for series in await self._ask("query_range", {**parameters, "step": str(step)}):
-            key = (series.metric.get("namespace", ""), series.metric.get("workload", ""))
-            rows = {int(at): value for at, text in series.values if (value := _number(text)) is not None}
-            found.setdefault(key, {}).update(rows)
+        for labels, times, values in matrix.series():
+            rows = {round(at): value for at, value in zip(times, values, strict=True) if _possible(value)}
+            found.setdefault(_key(labels), {}).update(rows)
         return found
-
-    async def _ask(self, path: str, parameters: dict[str, str]) -> list[_Series]:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return await self._ask_once(path, parameters)
-            except (PrometheusError, httpx.HTTPError) as error:
-                if attempt == ATTEMPTS:
-                    raise PrometheusError(
-                        f"cannot read live demand from {self._url}: {str(error) or type(error).__name__}; "
-                        "check PIQC_PROMETHEUS_URL and that Prometheus answers /api/v1/query"
-                    ) from error
-        raise AssertionError("unreachable")
-
-    async def _ask_once(self, path: str, parameters: dict[str, str]) -> list[_Series]:
-        request = self._client.build_request("GET", f"{self._url}/api/v1/{path}", params=parameters)
-        response = await self._client.send(request, stream=True)
-        try:
-            body = bytearray()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > MAX_ANSWER_BYTES:
-                    raise PrometheusError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        finally:
-            await response.aclose()
-        try:
-            answer = _decode(body)
-        except msgspec.DecodeError as error:
-            raise PrometheusError(f"status {response.status_code} and no answer of Prometheus' form") from error
-        if answer.status != "success" or answer.data is None:
-            raise PrometheusError(f"status {response.status_code}: {answer.error[:200]}")
-        return answer.data.result
-
-
-class TokenFile(httpx.Auth):
-    """A bearer token read for each request: Kubernetes rotates a service account's token every hour."""
-
-    def __init__(self, path: Path) -> None:
-        """Read the file once.
-
-        Raises:
-            PrometheusError: It cannot be read.
-        """
-        self._path = path
-        _token(path)
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add the token that is in the file now."""
-        request.headers["Authorization"] = f"Bearer {_token(self._path)}"
-        yield request
 
 
 def prometheus_from_settings(
@@ -203,57 +128,23 @@ def prometheus_from_settings(
         transport: What carries the requests; the network if None.
 
     Raises:
-        PrometheusError: The token file cannot be read.
+        PrometheusError: The token or CA file cannot be used.
     """
-    if not settings.prometheus_url:
+    access = access_from_settings(settings)
+    if access is None:
         return None
-    headers = {name: value.get_secret_value() for name, value in settings.prometheus_headers.items()}
-    headers["Accept-Encoding"] = "identity"  # gzip halves the speed of large answers
-    auth: httpx.Auth | None = TokenFile(settings.prometheus_token_file) if settings.prometheus_token_file else None
-    if settings.prometheus_username and settings.prometheus_password:
-        auth = httpx.BasicAuth(settings.prometheus_username, settings.prometheus_password.get_secret_value())
-    client = httpx.AsyncClient(
-        headers=headers,
-        auth=auth,
-        verify=_tls(settings.prometheus_ca_file),
-        timeout=min(settings.prometheus_timeout_seconds, QUERY_TIMEOUT_SECONDS),
-        transport=transport,
-    )
-    return PrometheusDemand(client, settings.prometheus_url)
+    seconds = min(access.timeout_seconds, QUERY_TIMEOUT_SECONDS)
+    access = replace(access, timeout_seconds=seconds, max_answer_bytes=MAX_ANSWER_BYTES)
+    return PrometheusDemand(AsyncPrometheusClient(access, transport))
 
 
-def _token(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise PrometheusError(f"cannot read the token of Prometheus from {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PrometheusError(f"cannot read the token of Prometheus from {path}: it is no text") from error
+def _key(labels: dict[str, str]) -> Key:
+    return labels.get("namespace", ""), labels.get("workload", "")
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext | bool:
-    if ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=str(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise PrometheusError(f"cannot use {ca_file} as the CA of Prometheus: {error}") from error
-
-
-def _put(found: dict[Key, dict[str, float]], series: _Series, name: str) -> None:
-    value = _number(series.value[1]) if series.value else None
-    key = (series.metric.get("namespace", ""), series.metric.get("workload", ""))
-    if value is not None and all(key):
-        found.setdefault(key, {})[name] = value
-
-
-def _number(text: str) -> float | None:
-    """A finite count from 0 to what any cluster could hold; else None: NaN, Inf and negative demand are no demand."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value < 1e9 else None
+def _possible(value: float) -> bool:
+    """A finite count from 0 to what any cluster could hold: NaN, Inf and negative demand are no demand."""
+    return math.isfinite(value) and 0 <= value < 1e9
 
 
 def _count(value: float | None) -> int | None:

@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
-from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed
+from piqc_pipeline.cli.scan import scan_command
+from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed, Stopped
 from piqc_pipeline.cluster.prometheus import RATE_SECONDS, Prometheus
+from piqc_pipeline.prometheus import client as prometheus_client
+from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Script
 from piqc_pipeline_tests.cluster.clusters import pods
 from piqc_pipeline_tests.cluster.test_live import live
+from piqc_pipeline_tests.prometheus.guarded import PASSWORD, TENANT, USER, guarded_prometheus
 
 EXPORTER = {"pod": "nvidia-dcgm-exporter-w", "namespace": "gpu-operator", "container": "nvidia-dcgm-exporter"}
 
@@ -23,9 +28,14 @@ class _Handler(BaseHTTPRequestHandler):
     answers: ClassVar[list[tuple[int, str]]] = []
     asked: ClassVar[list[dict[str, list[str]]]] = []
 
+    def do_GET(self) -> None:
+        self._answer(urlsplit(self.path).query)
+
     def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        self.asked.append(parse_qs(self.rfile.read(length).decode()))
+        self._answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+    def _answer(self, form: str) -> None:
+        self.asked.append(parse_qs(form))
         status, text = self.answers[min(len(self.asked), len(self.answers)) - 1]
         self.send_response(status)
         self.end_headers()
@@ -33,6 +43,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_client, "RETRY_PAUSE_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -53,7 +68,7 @@ def vector(*rows: tuple[dict[str, str], float | str], **more: object) -> tuple[i
 
 
 def client(url: str) -> Prometheus:
-    return Prometheus(url, None, 2, Deadline(10))
+    return Prometheus(PrometheusAccess(url, timeout_seconds=2), Deadline(10))
 
 
 def test_a_gpu_belongs_to_the_exported_pod_and_not_to_the_exporter(prometheus: str) -> None:
@@ -81,10 +96,10 @@ def test_success_without_series_is_no_data_and_not_zero(prometheus: str) -> None
     [
         ((400, '{"status":"error","errorType":"bad_data","error":"unclosed left parenthesis"}'), "unclosed"),
         ((422, '{"status":"error","errorType":"execution","error":"context deadline exceeded"}'), "deadline"),
-        ((200, "<html>login</html>"), "something else"),
+        ((200, "<html>login</html>"), "a web page"),
         ((502, "Bad Gateway"), "502"),
-        ((200, '{"status":"success","data":{"resultType":"matrix","result":[]}}'), "no vector"),
-        (vector(isPartial=True), "a part of the data"),
+        ((200, '{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}'), "no result"),
+        (vector(isPartial=True), "a part of its data"),
     ],
 )
 def test_an_answer_that_is_none_is_told(prometheus: str, answer: tuple[int, str], why: str) -> None:
@@ -95,8 +110,8 @@ def test_an_answer_that_is_none_is_told(prometheus: str, answer: tuple[int, str]
 
 
 def test_nobody_at_the_address_is_told() -> None:
-    with pytest.raises(ReadFailed, match="cannot be asked"):
-        Prometheus("http://127.0.0.1:1", None, 1, Deadline(5)).devices()
+    with pytest.raises(ReadFailed, match="cannot reach Prometheus"):
+        client("http://127.0.0.1:1").devices()
 
 
 def test_engines_are_read_at_two_moments(prometheus: str) -> None:
@@ -109,6 +124,14 @@ def test_engines_are_read_at_two_moments(prometheus: str) -> None:
         100,
     )
     assert [float(row["time"][0]) for row in _Handler.asked] == [1_700_000_000, 1_700_000_000 - RATE_SECONDS]
+
+
+def test_an_error_that_passes_is_asked_again_and_a_deadline_ends_it(prometheus: str) -> None:
+    _Handler.answers = [(503, "starting"), vector()]
+    assert client(prometheus).devices() == ()
+    _Handler.answers = [(503, "starting")]
+    with pytest.raises(Stopped):
+        Prometheus(PrometheusAccess(prometheus), Deadline(0.1)).devices()
 
 
 def test_a_scan_asks_prometheus_before_any_pod(prometheus: str, api: ApiServerDouble, tmp_path: Path) -> None:
@@ -130,12 +153,26 @@ def test_a_scan_asks_prometheus_before_any_pod(prometheus: str, api: ApiServerDo
         )
     ]
     api.scripts = {f"inference/llm-abc-{n}": Script() for n in range(2)}
-    found = pods(live(api, tmp_path, prometheus_url=prometheus, collect_runtime=False))
+    found = pods(live(api, tmp_path, prometheus=PrometheusAccess(prometheus), collect_runtime=False))
     assert [r.utilization_pct for r in found["llm-abc-1"].readings] == [4.0, 5.0, 6.0, 7.0]
     assert api.commands == []
 
 
 def test_a_prometheus_that_fails_is_told_and_pods_are_asked(api: ApiServerDouble, tmp_path: Path) -> None:
-    snapshot = live(api, tmp_path, prometheus_url="http://127.0.0.1:1", collect_runtime=False)
+    snapshot = live(api, tmp_path, prometheus=PrometheusAccess("http://127.0.0.1:1"), collect_runtime=False)
     assert any(entry.what == "accelerators by Prometheus" and entry.read_failed for entry in snapshot.unknown)
     assert api.commands
+
+
+def test_the_command_gives_its_prometheus_the_credentials_of_the_settings(
+    api: ApiServerDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with guarded_prometheus(tmp_path, []) as guarded:
+        monkeypatch.setenv("PIQC_PROMETHEUS_USERNAME", USER)
+        monkeypatch.setenv("PIQC_PROMETHEUS_PASSWORD", PASSWORD)
+        monkeypatch.setenv("PIQC_PROMETHEUS_CA_FILE", str(guarded.ca_file))
+        monkeypatch.setenv("PIQC_PROMETHEUS_HEADERS", json.dumps({"X-Scope-OrgID": TENANT}))
+        options = ["--kubeconfig", str(api.kubeconfig(tmp_path)), "--prometheus-url", guarded.url, "--timeout", "2"]
+        result = CliRunner().invoke(scan_command, options)
+    assert (result.exception, guarded.refused) == (None, 0), result.output
+    assert "DCGM_FI_DEV_GPU_UTIL" in guarded.asked[0]

@@ -12,8 +12,8 @@ import pytest
 
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.prometheus import PrometheusSource
-from piqc_pipeline.history.prometheus_api import PrometheusAccess
 from piqc_pipeline.history.samples import FetchedHistory
+from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.history.rows import DAY
 
 WORKER = "vllm-agg-0-vllmdecodeworker-s65j5"
@@ -50,7 +50,7 @@ def fetched(series: list[tuple[dict[str, str], str]], **answer: Any) -> FetchedH
     def handler(request: httpx.Request) -> httpx.Response:
         if "/label/" in request.url.path:
             return httpx.Response(200, json={"status": "success", "data": ["DCGM_FI_DEV_GPU_UTIL"]})
-        form = httpx.QueryParams(request.content.decode())
+        form = request.url.params
         if form["query"].startswith("count_over_time"):
             counts = [] if "<" in form["query"] else series
             result = [{"metric": labels, "values": [[float(form["start"]), "10"]]} for labels, _ in counts]

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from piqc_pipeline.errors import PrometheusError
-from piqc_pipeline.history import prometheus_api
 from piqc_pipeline.history.fill import fill
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.openmetrics import GaugeSeries
 from piqc_pipeline.history.prometheus import PrometheusSource
-from piqc_pipeline.history.prometheus_api import PrometheusAccess, PrometheusClient
 from piqc_pipeline.history.store import open_store
+from piqc_pipeline.prometheus import client as prometheus_client
+from piqc_pipeline.prometheus.access import PrometheusAccess
+from piqc_pipeline.prometheus.client import PrometheusClient
 from piqc_pipeline_tests.history.rows import DAY
 from piqc_pipeline_tests.history.server import needs_prometheus, prometheus_with
 
@@ -26,7 +27,7 @@ DAYS, STEP = 14, 15
 def test_two_weeks_of_15_second_data_come_by_chunks_and_a_server_that_dies_leaves_whole_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prometheus_api, "RETRY_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(prometheus_client, "RETRY_PAUSE_SECONDS", 0.01)
     points = DAYS * 86_400 // STEP
     values = np.random.default_rng(5).integers(0, 101, points).astype(float)
     times = DAY.timestamp() + STEP * np.arange(points)

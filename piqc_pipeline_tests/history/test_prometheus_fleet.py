@@ -10,8 +10,8 @@ import pytest
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.openmetrics import GaugeSeries
 from piqc_pipeline.history.prometheus import PrometheusSource
-from piqc_pipeline.history.prometheus_api import PrometheusAccess
 from piqc_pipeline.history.samples import FetchedHistory
+from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.history.rows import DAY
 from piqc_pipeline_tests.history.server import needs_prometheus, prometheus_with
 

@@ -13,7 +13,7 @@ from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.openmetrics import GaugeSeries
 from piqc_pipeline.history.prometheus import PrometheusSource
-from piqc_pipeline.history.prometheus_api import PrometheusAccess
+from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.history.server import needs_prometheus, prometheus_with
 
 pytestmark = [pytest.mark.service, needs_prometheus]

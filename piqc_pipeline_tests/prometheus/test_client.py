@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -6,8 +7,9 @@ import httpx
 import pytest
 
 from piqc_pipeline.errors import PrometheusError
-from piqc_pipeline.history import prometheus_api
-from piqc_pipeline.history.prometheus_api import PrometheusAccess, PrometheusClient
+from piqc_pipeline.prometheus import client as prometheus_client
+from piqc_pipeline.prometheus.access import PrometheusAccess
+from piqc_pipeline.prometheus.client import PrometheusClient
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY
 
 URL = "http://prometheus.test:9090"
@@ -16,7 +18,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_api, "RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(prometheus_client, "RETRY_PAUSE_SECONDS", 0)
 
 
 def client(handler: Handler, **access: object) -> PrometheusClient:
@@ -113,7 +115,7 @@ def test_a_range_above_the_limit_of_points_is_asked_in_parts() -> None:
     spans = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        form = httpx.QueryParams(request.content.decode())
+        form = request.url.params
         first, last = float(form["start"]), float(form["end"])
         points = round((last - first) / 15) + 1
         spans.append(points)
@@ -138,7 +140,7 @@ def test_a_range_above_the_limit_of_points_is_asked_in_parts() -> None:
 )
 def test_a_range_that_is_too_much_is_asked_in_halves(status: int, text: str) -> None:
     def handler(request: httpx.Request) -> httpx.Response:
-        form = httpx.QueryParams(request.content.decode())
+        form = request.url.params
         first, last = float(form["start"]), float(form["end"])
         if last - first > 900:
             return failing(status, "execution", text)(request)
@@ -182,6 +184,73 @@ def test_credentials_headers_and_encoding_are_sent(tmp_path: Path) -> None:
     assert seen[1].headers["authorization"] == "Basic bWU6cGFzcw=="
 
 
+def test_a_token_that_was_rotated_is_sent_from_then_on(tmp_path: Path) -> None:
+    sent = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["authorization"])
+        return httpx.Response(200, json=matrix((0, "1")))
+
+    token = tmp_path / "token"
+    token.write_text("abc\n")
+    asking = client(handler, token_file=token)
+    asking.query("up", DAY)
+    token.write_text("def\n")
+    asking.query("up", DAY)
+    assert sent == ["Bearer abc", "Bearer def"]
+
+
+def test_a_long_question_goes_by_post_and_a_short_one_by_get() -> None:
+    methods = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        methods.append((request.method, "query" in request.url.params))
+        return httpx.Response(200, json=matrix((0, "1")))
+
+    asking = client(handler)
+    asking.query("up", DAY)
+    asking.query("up or " * 400 + "up", DAY)
+    assert methods == [("GET", True), ("POST", False)]
+
+
+@pytest.mark.parametrize("place", ["https://sso.example.test/login?state=secret", "/login?state=secret"])
+def test_a_redirect_is_told_and_not_followed(place: str) -> None:
+    asked = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(302, headers={"Location": place})
+
+    with pytest.raises(PrometheusError, match=r"sends on to \S*/login \(302\)") as caught:
+        client(handler, headers={"X-Key": "k"}).query("up", DAY)
+    assert len(asked) == 1
+    assert "secret" not in str(caught.value)
+
+
+def test_an_answer_above_the_limit_is_asked_for_in_halves() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        first, last = (float(request.url.params[name]) for name in ("start", "end"))
+        times = range(round(first), round(last) + 1, 300)
+        return httpx.Response(200, json=matrix(*((at, "1") for at in times)))
+
+    # One point is 9 bytes of about 110; 288 of them are asked for in parts.
+    got = client(handler, max_answer_bytes=1000).query_range("up", 300, 86_400, 300)
+    assert got.times.tolist() == list(range(300, 86_401, 300))
+    with pytest.raises(PrometheusError, match="more than 50 bytes"):
+        client(handler, max_answer_bytes=50).query_range("up", 300, 600, 300)
+
+
+def test_gzip_that_was_not_asked_for_is_read_and_limited_by_what_it_holds() -> None:
+    text = gzip.compress(json.dumps(matrix((0, "1"), warnings=["x" * 100_000])).encode())
+    handler = lambda _: httpx.Response(200, content=text, headers={"Content-Encoding": "gzip"})  # noqa: E731
+    assert client(handler).query("up", DAY).values.tolist() == [1]
+    with pytest.raises(PrometheusError, match="more than 10000 bytes"):
+        client(handler, max_answer_bytes=10_000).query("up", DAY)
+    cut = lambda _: httpx.Response(200, content=text[:40], headers={"Content-Encoding": "gzip"})  # noqa: E731
+    with pytest.raises(PrometheusError, match=r"prometheus\.test"):
+        client(cut).query("up", DAY)
+
+
 def test_secrets_do_not_show_in_the_access(tmp_path: Path) -> None:
     shown = repr(PrometheusAccess(URL, username="me", password="hidden", headers={"X-Key": "hidden"}))
     assert "hidden" not in shown
@@ -190,8 +259,11 @@ def test_secrets_do_not_show_in_the_access(tmp_path: Path) -> None:
 def test_a_missing_token_or_ca_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(PrometheusError, match="cannot read the token"):
         client(lambda _: httpx.Response(200), token_file=tmp_path / "none").query("up", DAY)
-    with pytest.raises(PrometheusError, match="check the CA file"):
+    with pytest.raises(PrometheusError, match="none as the CA of Prometheus"):
         PrometheusClient(PrometheusAccess(URL, ca_file=tmp_path / "none"))
+    (tmp_path / "image").write_bytes(b"\x89PNG")
+    with pytest.raises(PrometheusError, match="it is no text"):
+        PrometheusClient(PrometheusAccess(URL, token_file=tmp_path / "image"))
 
 
 def test_names_are_asked_for_the_range() -> None:
