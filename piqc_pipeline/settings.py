@@ -124,6 +124,11 @@ class Settings(BaseSettings):
     quantile: float = Field(0.95, gt=0.5, lt=1, description="Which demand counts as unlikely: quantile of the maximum.")
     min_replicas: int = Field(1, ge=0, le=10_000, description="Fewest replicas of a workload; 0 only where meant.")
     max_replicas: int | None = Field(None, ge=1, le=10_000, description="Most replicas; else from schedulable GPUs.")
+    pair_ratio: str | None = Field(
+        None,
+        pattern=r"^[0-9.]*[0-9](:[0-9.]*[0-9])?$",
+        description="Prefill replicas a decode replica, LEAST:MOST, where roles are split; else around what runs now.",
+    )
     predictor_url: str = Field(
         "http://capacity-predictor.piqc.svc.cluster.local:8080", description="Where KEDA reaches the predictor."
     )

@@ -50,6 +50,11 @@ def _policy_options(command: Any) -> Any:
             click.option("--min-replicas", type=click.IntRange(0, 10_000), help="Fewest replicas; 0 only where meant."),
             click.option("--max-replicas", type=click.IntRange(1, 10_000), help="Most replicas; else from capacity."),
             click.option("--quantile", type=click.FloatRange(0.5, 0.999), help="Which demand counts as unlikely."),
+            click.option(
+                "--pair-ratio",
+                metavar="LEAST:MOST",
+                help="Prefill replicas a decode replica; else around what runs now.",
+            ),
         ]
     ):
         command = option(command)
@@ -68,6 +73,9 @@ def _given(**options: Any) -> dict[str, Any]:
 @click.option(
     "--mode", type=click.Choice(["observe", "shadow", "scale-out-only", "enforce"]), help="What manifests may do."
 )
+@click.option(
+    "--prices", type=click.Path(path_type=Path), help="Your prices, TOML; else PIQC_PRICES_FILE, list prices."
+)
 @click.option("--write", "folder", type=click.Path(path_type=Path), help="Write the manifests to this folder.")
 @click.option("--token-secret", help="Secret with the predictor's token, in each workload's namespace.")
 @click.option("--cron-floor", is_flag=True, help="Add a cron trigger: a floor for the busy hours that needs no model.")
@@ -82,7 +90,9 @@ def plan_command(
     min_replicas: int | None,
     max_replicas: int | None,
     quantile: float | None,
+    pair_ratio: str | None,
     mode: str | None,
+    prices: Path | None,
     folder: Path | None,
     token_secret: str | None,
     cron_floor: bool,
@@ -102,10 +112,11 @@ def plan_command(
     from piqc_pipeline.forecast.artifact import load
     from piqc_pipeline.scaling import keda
     from piqc_pipeline.scaling.cron import cron_floors
-    from piqc_pipeline.scaling.fleet import FleetPlan, demand_levels, plan_fleet
+    from piqc_pipeline.scaling.fleet import FleetPlan, plan_cluster
     from piqc_pipeline.scaling.options import options_from_settings
     from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.settings import load_settings
+    from piqc_pipeline.waste.prices import load_prices
 
     settings = load_settings(
         **_given(
@@ -114,24 +125,16 @@ def plan_command(
             min_replicas=min_replicas,
             max_replicas=max_replicas,
             quantile=quantile,
+            pair_ratio=pair_ratio,
             scaling_mode=mode,
+            prices_file=prices,
         )
     )
     policy = policy_from_settings(settings)
     artifact = load(settings.data_dir / "model" / "current")
     snapshot = read_snapshot(settings.data_dir / "facts" / "snapshot.json")
     horizon = timedelta(hours=max(hours, 24.0) if cron_floor else hours)
-    high, highest = demand_levels(artifact.workloads)
-    fleet = plan_fleet(
-        snapshot,
-        artifact.workloads,
-        policy,
-        settings.clock(),
-        horizon,
-        failed=artifact.failed,
-        high_demand=high,
-        highest_demand=highest,
-    )
+    fleet = plan_cluster(snapshot, artifact, policy, settings.clock(), load_prices(settings.prices_file), horizon)
     if namespaces:
         kept = tuple(plan for plan in fleet.plans if plan.limits.namespace in namespaces)
         fleet = FleetPlan(

@@ -18,7 +18,7 @@ import click
 @click.option(
     "--limits",
     type=click.Path(path_type=Path),
-    help='JSON file: {"NAMESPACE/NAME": {"min_replicas": 2, "max_replicas": 12}}.',
+    help='JSON file: {"NAMESPACE/NAME": {"min_replicas": 2, "max_replicas": 12}}; else DATA_DIR/manifests/limits.json.',
 )
 @click.option("--access-log", is_flag=True, help="Log every request (costs about a third of the speed).")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")

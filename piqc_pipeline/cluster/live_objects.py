@@ -13,6 +13,7 @@ from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, connect
 from piqc_pipeline.cluster.options import ScanOptions
 
 PLURALS = {
+    "ConfigMap": "configmaps",
     "ScaledObject": "scaledobjects",
     "TriggerAuthentication": "triggerauthentications",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",

@@ -38,19 +38,16 @@ def plan_of(pipeline: Pipeline) -> "FleetPlan":
     """
     from piqc_pipeline.facts.snapshot_file import read_snapshot
     from piqc_pipeline.forecast.artifact import load
-    from piqc_pipeline.scaling.fleet import demand_levels, plan_fleet
+    from piqc_pipeline.scaling.fleet import plan_cluster
     from piqc_pipeline.scaling.policy import policy_from_settings
+    from piqc_pipeline.waste.prices import load_prices
 
-    artifact = load(pipeline.artifact_dir)
-    high, highest = demand_levels(artifact.workloads)
-    return plan_fleet(
+    return plan_cluster(
         read_snapshot(pipeline.snapshot_path),
-        artifact.workloads,
+        load(pipeline.artifact_dir),
         policy_from_settings(pipeline.settings),
         pipeline.now,
-        failed=artifact.failed,
-        high_demand=high,
-        highest_demand=highest,
+        load_prices(pipeline.settings.prices_file),
     )
 
 
@@ -199,6 +196,14 @@ def keda_manifests(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
                 ],
             ),
             "reactive": table(["workload", "why"], [[plan.workload, "; ".join(plan.reasons)] for plan in reactive]),
+            "shortfalls": table(
+                ["workload", "from", "accelerators missing", "USD an hour", "what to do"],
+                [
+                    [plan.workload, f"{gap.start:%Y-%m-%d %H:%M}", gap.gpus_short, gap.usd_per_hour, gap.explain]
+                    for plan in fleet.plans
+                    for gap in plan.shortfalls
+                ],
+            ),
             "left_out": table(["workload", "why"], list(fleet.left_out.items())),
             "folder": dg.MetadataValue.path(pipeline.manifests_dir),
         }

@@ -12,6 +12,7 @@ from piqc_pipeline.forecast.model import PredictorArtifact, WorkloadForecast
 from piqc_pipeline.predictor.live import Observed
 from piqc_pipeline.predictor.memory import WorkloadMemory
 from piqc_pipeline.scaling.limits import ReplicaLimits
+from piqc_pipeline.scaling.pairs import paired_plans
 from piqc_pipeline.scaling.plan import PlanStep, ReplicaPlan, plan_workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
 
@@ -190,6 +191,13 @@ def decide(
         plan = replace(plan, steps=(step, *plan.steps[1:]))
     memory.remember(now, step, wanted, seen.demand)
     return entry(plan, None, fresh_until)
+
+
+def paired_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Entries of prefill and decode roles, raised to the ratio of their pair; the others are left out."""
+    roles = {name: entry for name, entry in entries.items() if entry.limits.pair and entry.plan and entry.plan.steps}
+    plans = paired_plans([entry.plan for entry in roles.values() if entry.plan is not None])
+    return {plan.workload: replace(roles[plan.workload], plan=plan) for plan in plans}
 
 
 def _held(step: PlanStep, replicas: int, why: str) -> PlanStep:

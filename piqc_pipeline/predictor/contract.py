@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from piqc_pipeline.scaling.plan import Binding
+
 
 class _Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,8 +44,9 @@ class Desired(_Wire):
 
     workload: str
     desired_replicas: int = Field(ge=0, description="Replicas wanted now, for the lead time ahead. KEDA: target 1.")
-    binding: Literal["fc50", "fcq", "observed", "min", "max", "hold"] = Field(
-        description="The term that decided: the forecast's median or quantile, live demand, a limit, or the hold."
+    binding: Binding = Field(
+        description="The term that decided: the forecast's median or quantile, live demand, a limit, the hold on "
+        "scale-in, or the other role of a prefill/decode pair."
     )
     explain: str = Field(description="The decision as a sentence.")
     min_replicas: int

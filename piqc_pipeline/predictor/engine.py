@@ -16,7 +16,8 @@ from typing import Protocol
 from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.forecast.model import PredictorArtifact, WorkloadForecast
 from piqc_pipeline.predictor import heap
-from piqc_pipeline.predictor.board import Board, Entry, decide, name_index, split_id
+from piqc_pipeline.predictor.board import Board, Entry, decide, name_index, paired_entries, split_id
+from piqc_pipeline.predictor.limits_watch import LimitsWatch
 from piqc_pipeline.predictor.live import DemandSource, Key, Reading, bucket_end, grid, newest
 from piqc_pipeline.predictor.memory import WorkloadMemory
 from piqc_pipeline.predictor.reload import ArtifactWatch
@@ -64,12 +65,12 @@ class EngineOptions:
     Attributes:
         policy: The rule's numbers.
         refresh_seconds: Time between two ticks.
-        limits: Fewest and most replicas by `namespace/name` or id, where they differ from the policy's.
+        limits: Fewest and most replicas of the workloads that manifests were written for; else the policy's.
     """
 
     policy: ScalingPolicy = ScalingPolicy()
     refresh_seconds: float = 30.0
-    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    limits: LimitsWatch = field(default_factory=lambda: LimitsWatch(None))
 
 
 class Engine:
@@ -136,6 +137,7 @@ class Engine:
         self.counters.tick_seconds = time.monotonic() - started
 
     async def _look(self) -> None:
+        await asyncio.to_thread(self.options.limits.look)
         look = await asyncio.to_thread(self._watch.look)
         self.refused = look.refused
         if look.refused is not None and look.changed:
@@ -205,6 +207,7 @@ class Engine:
         for workload, why in artifact.failed.items():
             if workload not in entries:
                 entries[workload] = self._entry(workload, None, why, reading)
+        entries |= paired_entries(entries)
         self.board = Board(artifact, entries, self._names, self.options.policy)
 
     def _entry(
@@ -249,16 +252,14 @@ class Engine:
 
     def _limits(self, workload: str, forecast: WorkloadForecast | None) -> ReplicaLimits:
         _, namespace, _, name = split_id(workload)
-        given, policy = self.options.limits, self.options.policy
-        low, high = (
-            given.get(workload)
-            or given.get(f"{namespace}/{name}")
-            or (
-                policy.min_replicas,
-                max(policy.max_replicas or DEFAULT_MAX_REPLICAS, policy.min_replicas, 1),
-            )
-        )
-        return ReplicaLimits(workload, low, high, gpus_per_replica=forecast.gpus_per_replica if forecast else None)
+        given, policy = self.options.limits.limits, self.options.policy
+        size = forecast.gpus_per_replica if forecast else None
+        written = given.get(workload) or given.get(f"{namespace}/{name}")
+        if written is not None:
+            return replace(written, workload=workload, gpus_per_replica=size)
+        most = max(policy.max_replicas or DEFAULT_MAX_REPLICAS, policy.min_replicas, 1)
+        why = "set by the policy" if policy.max_replicas else "KEDA's default: no manifest was written for it"
+        return ReplicaLimits(workload, policy.min_replicas, most, max_reason=why, gpus_per_replica=size)
 
 
 def _key(workload: str) -> Key:

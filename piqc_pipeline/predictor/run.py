@@ -3,7 +3,6 @@
 One worker is enough: it answers thousands of requests a second; more replicas are for availability.
 """
 
-import json
 import logging
 import socket
 import sys
@@ -19,11 +18,13 @@ from piqc_pipeline.predictor import bounds, heap
 from piqc_pipeline.predictor.anchor import LiveAnchor
 from piqc_pipeline.predictor.engine import Engine, EngineOptions
 from piqc_pipeline.predictor.lean import load
+from piqc_pipeline.predictor.limits_watch import LimitsWatch
 from piqc_pipeline.predictor.live import prometheus_from_settings
 from piqc_pipeline.predictor.logs import log_json
 from piqc_pipeline.predictor.reload import ArtifactWatch
 from piqc_pipeline.predictor.service import create_service
 from piqc_pipeline.predictor.token import BearerToken
+from piqc_pipeline.scaling.limits_file import FILE
 from piqc_pipeline.scaling.policy import policy_from_settings
 from piqc_pipeline.settings import Settings
 
@@ -52,7 +53,7 @@ def serve(
         host: Address to listen on.
         port: Port; 0 takes a free one, which the log names.
         token_file: File with the bearer token, if clients need one.
-        limits_file: JSON of replica limits.
+        limits_file: Replica limits; None: those beside the manifests in the data folder, where there are any.
         access_log: Log every request.
         debug: Log at debug level.
 
@@ -64,7 +65,8 @@ def serve(
     heap.use_one_arena()
     sys.setswitchinterval(0.001)  # a refresh in its thread lets requests in after 1 ms, not 5
     token = BearerToken(token_file) if token_file else None
-    options = EngineOptions(policy_from_settings(settings), settings.refresh_seconds, read_limits(limits_file))
+    limits = LimitsWatch(limits_file or settings.data_dir / "manifests" / FILE, required=limits_file is not None)
+    options = EngineOptions(policy_from_settings(settings), settings.refresh_seconds, limits)
     source = prometheus_from_settings(settings)
     if source is None:
         log.warning("PIQC_PROMETHEUS_URL is not set: forecasts are served as trained, without live demand")
@@ -94,29 +96,6 @@ def clock_from(settings: Settings) -> Callable[[], datetime]:
         return lambda: datetime.now(UTC)
     first, started = settings.now, time.monotonic()
     return lambda: first + timedelta(seconds=time.monotonic() - started)
-
-
-def read_limits(path: Path | None) -> dict[str, tuple[int, int]]:
-    """Fewest and most replicas by workload.
-
-    Raises:
-        UsageError: The file cannot be read, or a limit makes no sense; the message names the workload.
-    """
-    if path is None:
-        return {}
-    try:
-        rows = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read replica limits from {path}: {error}; write JSON") from error
-    if not isinstance(rows, dict):
-        raise UsageError(f"replica limits in {path} must be an object of workloads")
-    limits = {}
-    for name, row in rows.items():
-        low, high = (row.get("min_replicas"), row.get("max_replicas")) if isinstance(row, dict) else (None, None)
-        if not isinstance(low, int) or not isinstance(high, int) or not 0 <= low <= high or high < 1:
-            raise UsageError(f"limits of {name} in {path} must be integers with 0 <= min_replicas <= max_replicas")
-        limits[str(name)] = (low, high)
-    return limits
 
 
 def _listen(host: str, port: int) -> socket.socket:

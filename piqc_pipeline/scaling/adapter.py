@@ -38,7 +38,11 @@ def recording_rules(plans: Sequence[ReplicaPlan], options: ManifestOptions) -> s
     body = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "piqc-workload-demand", "labels": dict(MANAGED_BY)},
+        "metadata": {
+            "name": "piqc-workload-demand",
+            "namespace": options.predictor_namespace,
+            "labels": dict(MANAGED_BY),
+        },
         "spec": {"groups": [{"name": "piqc-workload-demand", "interval": "30s", "rules": rules}]},
     }
     labels = "namespace, pod (honorLabels: true)" if options.honor_labels else "exported_namespace, exported_pod"
@@ -46,8 +50,8 @@ def recording_rules(plans: Sequence[ReplicaPlan], options: ManifestOptions) -> s
         "Demand in replicas at 100 %: activity of the devices of a workload's pods, over the devices of one replica.",
         "It does not fall when replicas are added, as utilization does. Gauges: avg_over_time, never rate.",
         f"Device metrics are taken to carry {labels}; a silent series is absent, not 0.",
-        "Put it in a namespace that your Prometheus reads rules from. It stands for the same series of k8s/monitoring:",
-        "use one of the two.",
+        "Your Prometheus must read rules from this namespace. It stands for the same series of k8s/monitoring: use one",
+        "of the two.",
     ]
     return document(body, header)
 

@@ -147,25 +147,3 @@ def _activity(reading: AcceleratorReading) -> float | None:
         if value is not None:
             return value / 100
     return None
-
-
-def paired(prefill: int, decode: int, least: float, most: float) -> tuple[int, int]:
-    """Counts of a prefill and a decode role whose ratio stays within limits; a count is only ever raised.
-
-    Args:
-        prefill: Replicas that the prefill role needs, at least 1.
-        decode: Replicas that the decode role needs, at least 1.
-        least: Fewest prefill replicas a decode replica, above 0.
-        most: Most of them, at least `least`.
-
-    Returns:
-        The smallest counts at or above those needed with `least <= prefill / decode <= most`; where whole numbers do
-        not meet so narrow limits, the nearest above.
-    """
-    prefill, decode = max(1, prefill), max(1, decode)
-    if prefill < least * decode - 1e-9:
-        prefill = math.ceil(least * decode - 1e-9)
-    elif prefill > most * decode + 1e-9:
-        decode = math.ceil(prefill / most - 1e-9)
-        prefill = max(prefill, math.ceil(least * decode - 1e-9))
-    return prefill, decode

@@ -50,7 +50,7 @@ class ObjectDiff:
 
 
 def written_documents(folder: Path) -> list[dict[str, Any]]:
-    """The objects that the overlay's `kustomization.yaml` lists, in its order.
+    """The objects that the overlay's `kustomization.yaml` lists, in its order, and the ConfigMaps that it generates.
 
     Raises:
         ManifestInvalid: There is no overlay, or a file of it cannot be read.
@@ -58,13 +58,23 @@ def written_documents(folder: Path) -> list[dict[str, Any]]:
     top = folder / "kustomization.yaml"
     if not top.is_file():
         raise ManifestInvalid(f"there are no manifests in {folder}: `piqc plan --write {folder}` writes them")
-    found = []
-    for name in _load(top).get("resources") or []:
+    found, overlay = [], _load(top)
+    for name in overlay.get("resources") or []:
         body = _load(folder / str(name))
         if not isinstance(body.get("metadata"), dict) or not body.get("kind"):
             raise ManifestInvalid(f"{folder / str(name)} is no Kubernetes object; write the manifests again")
         found.append(body)
-    return found
+    return [*found, *(_config_map(folder, entry) for entry in overlay.get("configMapGenerator") or [])]
+
+
+def _config_map(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What kustomize makes of a generator's entry whose name gets no hash."""
+    try:
+        files = {str(name): (folder / str(name)).read_text(encoding="utf-8") for name in entry["files"]}
+        metadata = {"name": entry["name"], "namespace": entry["namespace"]}
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise ManifestInvalid(f"cannot read a ConfigMap of {folder}: {error}; write the manifests again") from error
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Which workloads of a cluster get a plan, which do not, and why?
 
-One call for the shells: snapshot and artifact in, plans out. The rule itself is in `plan.py`.
+One call for the shells, `plan_cluster`: snapshot and artifact in, plans out. The rule itself is in `plan.py`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,13 @@ from typing import Protocol
 
 from piqc_pipeline.errors import ScalingError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
-from piqc_pipeline.scaling.demand import demand_of, paired
+from piqc_pipeline.scaling.demand import demand_of
 from piqc_pipeline.scaling.limits import limits_from_snapshot
-from piqc_pipeline.scaling.plan import DemandForecast, PlanStep, ReplicaPlan, plan_workload
+from piqc_pipeline.scaling.pairs import paired_plans, pairs_of
+from piqc_pipeline.scaling.plan import DemandForecast, ReplicaPlan, plan_workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
+from piqc_pipeline.scaling.unit_price import UnitPrice, unit_price
+from piqc_pipeline.waste.prices import PriceList
 
 FRESH = timedelta(minutes=10)
 """A snapshot older than this says nothing of demand now."""
@@ -28,21 +31,20 @@ class _Known(Protocol):
     def demand_q999(self) -> float | None: ...  # noqa: D102
 
 
-class _WithHistory(Protocol):
+class _WithHistory(DemandForecast, Protocol):
     """What is asked of a `forecast.model.WorkloadForecast`, accepted or not."""
 
     @property
     def data(self) -> _Known: ...  # noqa: D102
 
 
-def demand_levels(forecasts: Mapping[str, _WithHistory]) -> tuple[dict[str, float], dict[str, float]]:
-    """`high_demand` and `highest_demand` for `plan_fleet`, from the histories that forecasts were made from."""
-    high = {name: entry.data.demand_q95 for name, entry in forecasts.items()}
-    highest = {name: entry.data.demand_q999 for name, entry in forecasts.items()}
-    return (
-        {name: value for name, value in high.items() if value is not None},
-        {name: value for name, value in highest.items() if value is not None},
-    )
+class _Artifact(Protocol):
+    """What is asked of a `forecast.model.PredictorArtifact`."""
+
+    @property
+    def workloads(self) -> Mapping[str, _WithHistory]: ...  # noqa: D102
+    @property
+    def failed(self) -> Mapping[str, str]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,31 @@ class FleetPlan:
     left_out: Mapping[str, str]
 
 
+def plan_cluster(
+    snapshot: ClusterSnapshot,
+    artifact: _Artifact,
+    policy: ScalingPolicy,
+    now: datetime,
+    prices: PriceList,
+    horizon: timedelta = timedelta(hours=6),
+) -> FleetPlan:
+    """Plans every inference workload of the snapshot on the artifact's forecasts and the histories behind them."""
+    histories = {name: entry.data for name, entry in artifact.workloads.items()}
+    high = {name: data.demand_q95 for name, data in histories.items()}
+    highest = {name: data.demand_q999 for name, data in histories.items()}
+    return plan_fleet(
+        snapshot,
+        artifact.workloads,
+        policy,
+        now,
+        horizon,
+        failed=artifact.failed,
+        high_demand={name: value for name, value in high.items() if value is not None},
+        highest_demand={name: value for name, value in highest.items() if value is not None},
+        prices=prices,
+    )
+
+
 def plan_fleet(
     snapshot: ClusterSnapshot,
     forecasts: Mapping[str, DemandForecast],
@@ -69,8 +96,7 @@ def plan_fleet(
     demand_now: Mapping[str, float] | None = None,
     high_demand: Mapping[str, float] | None = None,
     highest_demand: Mapping[str, float] | None = None,
-    usd_per_gpu_hour: Mapping[str, float] | None = None,
-    quota_gpus: Mapping[str, float] | None = None,
+    prices: PriceList | None = None,
 ) -> FleetPlan:
     """Plans every inference workload of the snapshot.
 
@@ -86,13 +112,13 @@ def plan_fleet(
         high_demand: Quantile 0.95 of demand by workload id.
         highest_demand: Quantile 0.999 of demand by workload id. Without it no maximum comes from demand: a forecast
             alone must not keep the reactive trigger from answering a burst that was seen before.
-        usd_per_gpu_hour: Price of an accelerator by workload id.
-        quota_gpus: Accelerators that the quota leaves, by namespace.
+        prices: For what is short; None leaves dollars out.
 
     Returns:
         A plan for each that can be scaled, the reason for each that cannot.
     """
     plans, left_out = [], {}
+    bounds = {name: bound for pair in pairs_of(snapshot, policy.pair_ratio) for name, bound in pair.bounds().items()}
     for workload in sorted(snapshot.workloads, key=lambda entry: entry.id):
         if not workload.is_inference:
             continue
@@ -105,11 +131,12 @@ def plan_fleet(
                 workload,
                 policy,
                 highest_demand=None if seen is None else max([seen, *foreseen]),
-                quota_gpus=(quota_gpus or {}).get(workload.namespace),
             )
         except ScalingError as error:
             left_out[workload.id] = str(error)
             continue
+        unit = unit_price(snapshot, workload, prices) if prices is not None else UnitPrice()
+        limits = replace(limits, product=unit.product, pair=bounds.get(workload.id))
         seen = (demand_now or {}).get(workload.id)
         if seen is None and (forecast is None or not forecast.accepted) and abs(now - snapshot.taken_at) < FRESH:
             seen = demand_of(snapshot, workload).replicas
@@ -121,40 +148,12 @@ def plan_fleet(
                 policy,
                 now,
                 horizon,
-                usd_per_gpu_hour=(usd_per_gpu_hour or {}).get(workload.id),
+                usd_per_gpu_hour=unit.usd_per_hour,
                 high_demand=(high_demand or {}).get(workload.id),
                 no_forecast_reason=(failed or {}).get(workload.id),
             )
         )
-    return FleetPlan(tuple(plans), left_out)
-
-
-def pair_plans(prefill: ReplicaPlan, decode: ReplicaPlan, least: float, most: float) -> tuple[ReplicaPlan, ReplicaPlan]:
-    """Plans of a prefill and a decode role whose ratio stays within limits: step by step the smaller one is raised.
-
-    Args:
-        prefill: Plan of the prefill role.
-        decode: Plan of the decode role, on the same steps.
-        least: Fewest prefill replicas a decode replica, above 0.
-        most: Most of them.
-
-    Returns:
-        Both plans; a count never exceeds its own maximum, which is said where it matters.
-    """
-    ones, others = [], []
-    for one, other in zip(prefill.steps, decode.steps, strict=False):
-        wanted = paired(one.replicas, other.replicas, least, most)
-        ones.append(_raised(one, prefill, wanted[0], f"{decode.limits.name} has {wanted[1]}"))
-        others.append(_raised(other, decode, wanted[1], f"{prefill.limits.name} has {wanted[0]}"))
-    return (
-        replace(prefill, steps=(*ones, *prefill.steps[len(ones) :])),
-        replace(decode, steps=(*others, *decode.steps[len(others) :])),
-    )
-
-
-def _raised(step: PlanStep, plan: ReplicaPlan, wanted: int, why: str) -> PlanStep:
-    count = plan.limits.clamp(wanted)
-    if count <= step.replicas:
-        return step
-    short = f", {wanted} would keep the ratio" if wanted > count else ""
-    return replace(step, replicas=count, binding="pair", explain=f"{count} replicas: {why}{short}; {step.explain}")
+    known = {plan.workload for plan in plans}
+    alone = [plan for plan in plans if plan.limits.pair is not None and plan.limits.pair.mate not in known]
+    plans = [replace(plan, limits=replace(plan.limits, pair=None)) if plan in alone else plan for plan in plans]
+    return FleetPlan(tuple(paired_plans(plans)), left_out)

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 from piqc_pipeline.errors import ManifestInvalid
 from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
+from piqc_pipeline.scaling.limits_file import FILE as LIMITS_FILE
+from piqc_pipeline.scaling.limits_file import limits_text
 from piqc_pipeline.scaling.options import CronFloor, ManifestOptions
 from piqc_pipeline.scaling.overlay import write_overlay
 from piqc_pipeline.scaling.plan import ReplicaPlan
@@ -24,6 +26,7 @@ NAME_LIMIT = 54
 DEMAND_SERIES = "workload:gpu_demand:replicas"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "piqc"}
 TRIGGER_AUTHENTICATION = "capacity-predictor"
+LIMITS_CONFIG_MAP = "capacity-predictor-limits"
 
 
 def render(
@@ -41,8 +44,8 @@ def render(
         cron: Optional model-free floor by workload id.
 
     Returns:
-        `kustomization.yaml` with everything KEDA needs; `hpa/` holds the same plan for the Prometheus adapter, which
-        is not part of the overlay (a workload has one controller).
+        `kustomization.yaml` with everything KEDA needs and the predictor's limits; `hpa/` holds the same plan for the
+        Prometheus adapter, which is not part of the overlay (a workload has one controller).
 
     Raises:
         ManifestInvalid: Two plans are for one workload.
@@ -65,7 +68,8 @@ def render(
     if options.recording_rules and written:
         files["recording-rules.yaml"] = adapter.recording_rules(written, options)
     resources = sorted(files)
-    files["kustomization.yaml"] = _kustomization(resources, refused, plans)
+    files["kustomization.yaml"] = _kustomization(resources, refused, plans, options)
+    files[LIMITS_FILE] = limits_text(written)
     files |= adapter.render_hpa(written, policy, options, names)
     if options.literal:
         files |= {f"literal/{path}": text for path, text in adapter.literal(written, policy, options, names).items()}
@@ -123,7 +127,10 @@ def scaled_object(
     triggers = []
     if plan.accepted:
         triggers.append(_forecast_trigger(plan, options))
-    triggers.append(_observed_trigger(plan, policy, options))
+    triggers.append(_observed_trigger("observed", observed_query(limits.workload, policy), options))
+    if limits.pair is not None:
+        query = f"ceil({limits.pair.per_mate:.4g} * {observed_query(limits.pair.mate, policy)})"
+        triggers.append(_observed_trigger("pair", query, options))
     if cron is not None:
         triggers.append(_cron_trigger(cron))
     body = {
@@ -174,9 +181,10 @@ def behavior(policy: ScalingPolicy, options: ManifestOptions) -> dict[str, Any]:
     return {"scaleUp": up, "scaleDown": down}
 
 
-def observed_query(plan: ReplicaPlan, policy: ScalingPolicy) -> str:
+def observed_query(workload: str, policy: ScalingPolicy) -> str:
     """Replicas that live demand needs. `ceil` in the query, since a ratio within 10 % would stand otherwise."""
-    selector = f'namespace="{_label(plan.limits.namespace)}",workload="{_label(plan.limits.name)}"'
+    namespace, _, name = workload.rsplit("/", 3)[1:]
+    selector = f'namespace="{_label(namespace)}",workload="{_label(name)}"'
     return f"ceil(sum({DEMAND_SERIES}{{{selector}}}) / {policy.u_observed:.2f})"
 
 
@@ -201,14 +209,14 @@ def _forecast_trigger(plan: ReplicaPlan, options: ManifestOptions) -> dict[str, 
     return trigger
 
 
-def _observed_trigger(plan: ReplicaPlan, policy: ScalingPolicy, options: ManifestOptions) -> dict[str, Any]:
+def _observed_trigger(name: str, query: str, options: ManifestOptions) -> dict[str, Any]:
     return {
         "type": "prometheus",
-        "name": "observed",
+        "name": name,
         "metricType": "AverageValue",
         "metadata": {
             "serverAddress": options.prometheus_url,
-            "query": observed_query(plan, policy),
+            "query": query,
             "threshold": "1",
             "ignoreNullValues": "false",
         },
@@ -242,6 +250,12 @@ def _header(plan: ReplicaPlan, policy: ScalingPolicy) -> list[str]:
         lines.append(f"Mode {policy.mode}: paused, moves nothing; remove the annotation after a clean week in shadow.")
     if policy.mode == "scale-out-only":
         lines.append("Mode scale-out-only: adds replicas, never removes any.")
+    if plan.limits.pair is not None:
+        mate = plan.limits.pair.mate.rsplit("/", 1)[-1]
+        lines.append(
+            f"A role of a pair: at least {plan.limits.pair.per_mate:.2g} replicas for each of {mate} "
+            f"({plan.limits.pair.why}); the trigger `pair` keeps that for live demand, the predictor for the forecast."
+        )
     if plan.limits.min_replicas == 0:
         lines.append(
             "minReplicaCount 0: KEDA 2.20 can go to zero on a failed read alone, and only a metric that counts"
@@ -287,7 +301,9 @@ def _trigger_authentication(namespace: str, options: ManifestOptions) -> str:
     return document(body, [f"Needs Secret {options.token_secret} with key `token` in namespace {namespace}."])
 
 
-def _kustomization(resources: Sequence[str], refused: Mapping[str, str], plans: Sequence[ReplicaPlan]) -> str:
+def _kustomization(
+    resources: Sequence[str], refused: Mapping[str, str], plans: Sequence[ReplicaPlan], options: ManifestOptions
+) -> str:
     header = [
         "Look at it: kubectl kustomize . and kubectl diff -k . ; piqc diff does the same without write access.",
         "Apply it yourself: kubectl apply -k . Nothing of piqc applies anything.",
@@ -299,5 +315,14 @@ def _kustomization(resources: Sequence[str], refused: Mapping[str, str], plans: 
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": list(resources),
+        # The predictor reads it: what it asks for never leaves the limits of the ScaledObjects beside it.
+        "configMapGenerator": [
+            {
+                "name": LIMITS_CONFIG_MAP,
+                "namespace": options.predictor_namespace,
+                "files": [LIMITS_FILE],
+                "options": {"disableNameSuffixHash": True},
+            }
+        ],
     }
     return document(body, header)

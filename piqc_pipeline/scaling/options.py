@@ -5,10 +5,13 @@ The control rule's numbers belong to `policy.py`.
 
 import re
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from piqc_pipeline.errors import UsageError
 from piqc_pipeline.settings import Settings
 
+DEFAULT_NAMESPACE = "piqc"
+"""Where `k8s/` puts the predictor and its rules."""
 DEFAULT_PREDICTOR_URL = "http://capacity-predictor.piqc.svc.cluster.local:8080"
 DEFAULT_PROMETHEUS_URL = "http://prometheus-operated.monitoring.svc.cluster.local:9090"
 TOLERANCE_SINCE = (1, 35)
@@ -68,6 +71,12 @@ class ManifestOptions:
             value = getattr(self, name)
             if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", value):
                 raise UsageError(f"{name} must be an http:// or https:// base URL without a query, got {value!r}")
+
+    @property
+    def predictor_namespace(self) -> str:
+        """Namespace of the predictor's Service; that of `k8s/` where its address is none inside the cluster."""
+        labels = (urlsplit(self.predictor_url).hostname or "").split(".")
+        return labels[1] if len(labels) > 1 and labels[2:3] in ([], ["svc"]) else DEFAULT_NAMESPACE
 
     @property
     def tolerance_allowed(self) -> bool:

@@ -10,6 +10,9 @@ from piqc_pipeline.atomic import swap_folders
 from piqc_pipeline.errors import OutputUnwritable, ScalingError
 from piqc_pipeline.scaling.yaml_text import MARKER
 
+_OURS = (MARKER.encode(), b'{\n  "schemaVersion": "piqc-')
+"""How our files begin: YAML with its mark, JSON with its schema."""
+
 
 def write_overlay(files: Mapping[str, str], folder: Path) -> None:
     """Replaces the folder by exactly these files, in one step: stale ones of ours are gone, a failure changes nothing.
@@ -59,7 +62,7 @@ def _foreign(folder: Path) -> str | None:
         if path.is_symlink():
             return str(path.relative_to(folder))
         with path.open("rb") as handle:
-            if handle.read(len(MARKER)) != MARKER.encode():
+            if not handle.read(100).startswith(_OURS):
                 return str(path.relative_to(folder))
     return None
 

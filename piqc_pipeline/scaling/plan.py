@@ -7,7 +7,7 @@ How the numbers are published belongs to `keda.py` and the predictor.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import NormalDist
 from typing import Literal, Protocol
@@ -124,6 +124,8 @@ class ReplicaPlan:
         fallback_replicas: Where to stand when a metric cannot be read.
         fallback_reason: Why that many.
         demand_now: Live demand, replicas at 100 %; None where not seen.
+        step_seconds: Width of a step.
+        usd_per_gpu_hour: Price of one accelerator; None where unknown.
     """
 
     workload: str
@@ -137,8 +139,14 @@ class ReplicaPlan:
     fallback_replicas: int = 1
     fallback_reason: str = ""
     demand_now: float | None = None
-    binding_share: dict[str, float] = field(default_factory=dict)
-    """Share of steps that each term decided."""
+    step_seconds: float = 300.0
+    usd_per_gpu_hour: float | None = None
+
+    @property
+    def binding_share(self) -> dict[str, float]:
+        """Share of steps that each term decided."""
+        terms = sorted({step.binding for step in self.steps})
+        return {term: sum(step.binding == term for step in self.steps) / len(self.steps) for term in terms}
 
     @property
     def now(self) -> PlanStep | None:
@@ -195,25 +203,28 @@ def plan_workload(
     if not steps and demand_now is not None:
         step = _decide(now, None, None, demand_now, limits, policy)
         steps = [_hold(step, standing, limits, policy, live)]
-    width = timedelta(seconds=forecast.table.step_seconds if forecast is not None else policy.lead_seconds)
     fallback, fallback_reason = _fallback(steps, limits, policy, high_demand)
-    return ReplicaPlan(
+    plan = ReplicaPlan(
         workload=limits.workload,
         issued_at=now,
         lead_seconds=policy.lead_seconds,
         limits=limits,
         accepted=forecast is not None and forecast.accepted,
         reasons=tuple(reasons),
-        steps=tuple(steps),
-        shortfalls=shortfalls(steps, width, limits, usd_per_gpu_hour),
+        steps=(),
         fallback_replicas=fallback,
         fallback_reason=fallback_reason,
         demand_now=demand_now,
-        binding_share={
-            term: sum(step.binding == term for step in steps) / len(steps)
-            for term in sorted({step.binding for step in steps})
-        },
+        step_seconds=forecast.table.step_seconds if forecast is not None else policy.lead_seconds,
+        usd_per_gpu_hour=usd_per_gpu_hour,
     )
+    return with_steps(plan, tuple(steps))
+
+
+def with_steps(plan: ReplicaPlan, steps: tuple[PlanStep, ...]) -> ReplicaPlan:
+    """The plan with these steps, and the shortfalls that they mean."""
+    width = timedelta(seconds=plan.step_seconds)
+    return replace(plan, steps=steps, shortfalls=shortfalls(steps, width, plan.limits, plan.usd_per_gpu_hour))
 
 
 def _usable(forecast: DemandForecast | None, now: datetime, why_none: str | None) -> tuple[bool, list[str]]:

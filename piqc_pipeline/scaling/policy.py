@@ -38,6 +38,8 @@ class ScalingPolicy:
             constant); 0 leaves the forecast as it is between its refreshes.
         max_headroom: The upper limit is this multiple of the highest demand foreseen, at `u_mid`.
         failure_threshold: Failed reads after which KEDA's fallback takes over.
+        pair_ratio: Fewest and most prefill replicas a decode replica, of workloads split into these roles; None:
+            around what runs now.
         mode: What the manifests may do: `observe` and `shadow` move nothing, `scale-out-only` only adds.
     """
 
@@ -58,6 +60,7 @@ class ScalingPolicy:
     live_seconds: float = 3600.0
     max_headroom: float = 1.2
     failure_threshold: int = 3
+    pair_ratio: tuple[float, float] | None = None
     mode: Mode = "enforce"
 
     def __post_init__(self) -> None:
@@ -88,6 +91,9 @@ class ScalingPolicy:
             raise UsageError(f"down_window_seconds must be from 0 to 3600, got {self.down_window_seconds}")
         if not 1 <= self.period_seconds <= 1800:
             raise UsageError(f"period_seconds must be from 1 to 1800, got {self.period_seconds}")
+        if self.pair_ratio is not None and not 0 < self.pair_ratio[0] <= self.pair_ratio[1] <= 1000:
+            least, most = self.pair_ratio
+            raise UsageError(f"pair_ratio must be LEAST:MOST with 0 < LEAST <= MOST, got {least:g}:{most:g}")
         if self.mode not in MODES:
             raise UsageError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
 
@@ -110,5 +116,14 @@ def policy_from_settings(settings: Settings) -> ScalingPolicy:
         lead_seconds=settings.lead_time_seconds,
         min_replicas=settings.min_replicas,
         max_replicas=settings.max_replicas,
+        pair_ratio=_ratio(settings.pair_ratio),
         mode=settings.scaling_mode,  # type: ignore[arg-type]
     )
+
+
+def _ratio(text: str | None) -> tuple[float, float] | None:
+    """`0.25:1`, or one number for both ends."""
+    if text is None:
+        return None
+    least, _, most = text.partition(":")
+    return float(least), float(most or least)

@@ -24,8 +24,8 @@ class CapacityShortfall:
         replicas_wanted: The most that is asked for.
         replicas_allowed: The maximum.
         gpus_short: Accelerators missing at the worst step; None where a replica's size is unknown.
-        usd_per_hour: Price of these, where prices are known.
-        usd: Price over the whole span, where prices are known.
+        usd_per_hour: Price of these; None where it is unknown, or where they stand in the cluster already.
+        usd: Price over the whole span, where one is known.
         explain: The finding as one sentence.
     """
 
@@ -74,10 +74,9 @@ def _shortfall(
     short = wanted - limits.max_replicas
     gpus = short * limits.gpus_per_replica if limits.gpus_per_replica else None
     start, end = span[0].ts, span[-1].ts + width
-    usd_per_hour = gpus * usd_per_gpu_hour if gpus is not None and usd_per_gpu_hour is not None else None
+    there = limits.schedulable_replicas is not None and limits.schedulable_replicas >= wanted
+    usd_per_hour = None if there or gpus is None or usd_per_gpu_hour is None else gpus * usd_per_gpu_hour
     usd = usd_per_hour * (end - start).total_seconds() / 3600 if usd_per_hour is not None else None
-    size = f"{gpus:g} accelerators" if gpus is not None else count_of(short)
-    price = f", ${usd_per_hour:.2f} an hour" if usd_per_hour is not None else ""
     return CapacityShortfall(
         start=start,
         end=end,
@@ -88,6 +87,21 @@ def _shortfall(
         usd=usd,
         explain=(
             f"{limits.workload} may need {wanted} replicas from {start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC and "
-            f"{limits.max_replicas} are allowed ({limits.max_reason}): {size} more{price}, ready before {start:%H:%M}"
+            f"{limits.max_replicas} are allowed ({limits.max_reason}): {_remedy(short, gpus, limits, usd_per_hour)} "
+            f"before {start:%H:%M}"
         ),
     )
+
+
+def _remedy(short: int, gpus: float | None, limits: ReplicaLimits, usd_per_hour: float | None) -> str:
+    size = (
+        count_of(short)
+        if gpus is None
+        else f"{gpus:g} x {limits.product}"
+        if limits.product
+        else ("1 accelerator" if gpus == 1 else f"{gpus:g} accelerators")
+    )
+    if limits.schedulable_replicas is not None and limits.schedulable_replicas >= limits.max_replicas + short:
+        return f"{size} more stand in the cluster; raise that limit"
+    price = f", ${usd_per_hour:.2f} an hour" if usd_per_hour is not None else ""
+    return f"{size} more{price}, ready"

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 MARKER = "# Written by piqc"
-"""First words of every file of ours; a folder with files that lack it is not ours to replace."""
+"""First words of every YAML file of ours; a folder with files that lack it is not ours to replace."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -166,5 +166,5 @@ def test_diff_reads_the_live_objects_and_changes_nothing(tmp_path: Path) -> None
         {"path": "spec.maxReplicaCount", "live": 4, "written": 12}
     ]
     assert found["inference/ScaledObject/embed"]["state"] == "missing"
-    assert found["default/PrometheusRule/piqc-workload-demand"]["state"] == "unread"
+    assert found["piqc/PrometheusRule/piqc-workload-demand"]["state"] == "unread"
     assert done.return_value == 3

@@ -9,16 +9,18 @@ import pytest
 
 from piqc_pipeline.errors import ArtifactAltered
 from piqc_pipeline.predictor.answers import Answer, desired_answer, predict_answer
+from piqc_pipeline.predictor.contract import Desired
 from piqc_pipeline.predictor.engine import Engine
+from piqc_pipeline.predictor.limits_watch import LimitsWatch
 from piqc_pipeline.predictor.query import Query
 from piqc_pipeline_tests.predictor.world import CHAT, NOW, Clock, Folder, ToldDemand, artifact, engine, forecast, tick
 
 NAME = "inference/chat-8b"
 
 
-def desired(running: Engine) -> tuple[int, dict[str, Any]]:
+def desired(running: Engine, name: str = NAME) -> tuple[int, dict[str, Any]]:
     assert running.board is not None
-    return _open(desired_answer(running.board, NAME, running.clock()))
+    return _open(desired_answer(running.board, name, running.clock()))
 
 
 def predicted(running: Engine, horizon_seconds: int = 1800) -> tuple[int, dict[str, Any]]:
@@ -241,11 +243,35 @@ def test_horizon_beyond_the_forecast_is_refused_with_its_end(folder: Folder) -> 
     assert (status, body["reason"]) == (400, "bad_query") and "2025-01-21T12:00:00Z" in body["detail"]
 
 
-def test_limits_of_a_workload_hold(folder: Folder) -> None:
-    running = engine(folder, ToldDemand(demand=50.0), limits={NAME: (2, 6)})
+def test_limits_of_the_manifests_hold_and_are_named(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "limits.json"
+    row = {"min_replicas": 2, "max_replicas": 6, "max_reason": "quota team leaves 6 nvidia.com/gpu to it"}
+    path.write_text(json.dumps({"schemaVersion": "piqc-limits.v1", "workloads": {CHAT: row}}))
+    running = engine(folder, ToldDemand(demand=50.0), limits=LimitsWatch(path))
     tick(running)
     body = desired(running)[1]
     assert (body["desired_replicas"], body["binding"], body["max_replicas"]) == (6, "max", 6)
+    assert "the maximum (quota team leaves 6 nvidia.com/gpu to it)" in body["explain"]
+
+
+def test_roles_of_a_pair_are_raised_to_their_ratio(tmp_path: Path) -> None:
+    ids = ["demo/inference/Deployment/p", "demo/inference/Deployment/d"]
+    made = Folder(tmp_path / "model", artifact(*(forecast(name, 0.1, 0.1) for name in ids)))
+    pairs = {
+        name: {"min_replicas": 1, "max_replicas": 20, "pair": {"mate": mate, "per_mate": 0.5}}
+        for name, mate in (ids, ids[::-1])
+    }
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps({"schemaVersion": "piqc-limits.v1", "workloads": pairs}))
+    source = ToldDemand()
+    source.say("inference", "p", demand=1.0)
+    source.say("inference", "d", demand=12.0)
+    running = engine(made, source, limits=LimitsWatch(path))
+    tick(running)
+    one, two = (desired(running, f"inference/{name}")[1] for name in ("p", "d"))
+    # 12.0 / 0.80 = 15 decode replicas, half as many prefill ones at least: 8.
+    assert (one["desired_replicas"], one["binding"], two["desired_replicas"]) == (8, "pair", 15)
+    Desired.model_validate(one)
 
 
 def test_new_artifact_is_taken_and_a_broken_one_refused(folder: Folder) -> None:

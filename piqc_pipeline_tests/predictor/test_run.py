@@ -14,9 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from piqc_pipeline.errors import UsageError
-from piqc_pipeline.predictor.run import read_limits
-
 PIQC = str(Path(sys.executable).with_name("piqc"))
 
 
@@ -78,26 +75,3 @@ def test_process_imports_neither_prophet_nor_frames_nor_dagster() -> None:
     program = "import sys, piqc_pipeline.predictor.run as _; print([m for m in sys.argv[1:] if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "write JSON"),
-        ("[]", "object"),
-        ('{"a/b": {"min_replicas": 3, "max_replicas": 2}}', "a/b"),
-        ('{"a/b": {"min_replicas": "1", "max_replicas": 2}}', "a/b"),
-        ('{"a/b": 7}', "a/b"),
-    ],
-)
-def test_limits_that_make_no_sense_are_named(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "limits.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=says):
-        read_limits(path)
-
-
-def test_limits_are_read_by_workload(tmp_path: Path) -> None:
-    path = tmp_path / "limits.json"
-    path.write_text('{"inference/chat-8b": {"min_replicas": 2, "max_replicas": 12}}')
-    assert read_limits(path) == {"inference/chat-8b": (2, 12)} and read_limits(None) == {}

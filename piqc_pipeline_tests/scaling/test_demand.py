@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from piqc_pipeline.facts.snapshot import AcceleratorReading, EngineRuntime, PodRequest
-from piqc_pipeline.scaling.demand import Device, demand_of, live_demand, mig_share, paired
+from piqc_pipeline.scaling.demand import Device, demand_of, live_demand, mig_share
 from piqc_pipeline_tests.scaling.test_limits import pod, snapshot, workload
 
 
@@ -109,29 +109,6 @@ def test_waiting_requests_of_the_engine_are_seen():
     pods = (replace(pod("a", "n", 1), readings=(reading(50),)),)
     busy = workload(gpus_per_replica=1.0, runtime=EngineRuntime(True, "exec", requests_waiting=4))
     assert demand_of(snapshot((), pods), busy).censored
-
-
-@pytest.mark.parametrize(
-    ("needed", "limits", "expected"),
-    [
-        pytest.param((2, 8), (0.25, 0.5), (2, 8), id="one to four is allowed"),
-        pytest.param((1, 8), (0.25, 0.5), (2, 8), id="prefill is raised"),
-        pytest.param((6, 8), (0.25, 0.5), (6, 12), id="decode is raised"),
-        pytest.param((0, 0), (0.25, 4.0), (1, 1), id="one of each at least"),
-    ],
-)
-def test_a_pair_of_roles_keeps_its_ratio_by_raising_only(needed, limits, expected):
-    assert paired(*needed, *limits) == expected
-
-
-@given(st.integers(0, 50), st.integers(0, 50), st.floats(0.1, 2), st.floats(1, 3))
-def test_a_pair_is_never_lowered_and_grows_with_need(prefill, decode, least, factor):
-    most = least * factor
-    one, two = paired(prefill, decode, least, most), paired(prefill + 1, decode, least, most)
-    assert one[0] >= prefill
-    assert one[1] >= decode
-    assert two[0] >= one[0] or two[1] >= one[1]
-    assert one[0] >= least * one[1] - 1e-6
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 0.5))

@@ -60,7 +60,11 @@ def test_text_from_the_cluster_is_not_interpreted():
 
 def test_the_overlays_own_list_says_what_is_compared(tmp_path):
     write_overlay(render([plan()], POLICY), tmp_path / "m")
-    assert [body["kind"] for body in written_documents(tmp_path / "m")] == ["ScaledObject", "PrometheusRule"]
+    found = written_documents(tmp_path / "m")
+    assert [body["kind"] for body in found] == ["ScaledObject", "PrometheusRule", "ConfigMap"]
+    # Each names its namespace, so that nothing is looked for in `default`.
+    assert [body["metadata"]["namespace"] for body in found] == ["inference", "piqc", "piqc"]
+    assert found[-1]["data"]["limits.json"] == (tmp_path / "m" / "limits.json").read_text()
 
 
 def test_a_folder_without_manifests_says_how_to_write_them(tmp_path):

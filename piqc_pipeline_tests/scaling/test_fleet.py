@@ -3,13 +3,19 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from piqc_pipeline.scaling.fleet import pair_plans, plan_fleet
-from piqc_pipeline.scaling.plan import plan_workload
-from piqc_pipeline_tests.scaling.plans import CHAT, NOW, POLICY, forecast, limits
+from piqc_pipeline.facts.snapshot import EngineIdentity
+from piqc_pipeline.scaling.fleet import plan_fleet
+from piqc_pipeline.waste.catalog import load_catalog
+from piqc_pipeline.waste.prices import PriceList
+from piqc_pipeline_tests.scaling.plans import CHAT, NOW, POLICY, forecast
 from piqc_pipeline_tests.scaling.test_demand import reading
 from piqc_pipeline_tests.scaling.test_limits import node, pod, snapshot, workload
 
 OWN = (pod("own", "a", 2),)
+
+
+def role(name):
+    return EngineIdentity("llm-d", 1.0, "high", role=name)
 
 
 def cluster(*workloads, pods=OWN):
@@ -57,9 +63,37 @@ def test_without_a_forecast_the_snapshots_own_readings_count_while_they_are_fres
     assert late.plans[0].now is None
 
 
-def test_a_pair_of_roles_keeps_its_ratio_and_says_so():
-    prefill = plan_workload(forecast([0.5], [0.5]), None, limits("d/n/Deployment/prefill", min_replicas=1), POLICY, NOW)
-    decode = plan_workload(forecast([6.0], [6.0]), None, limits("d/n/Deployment/decode", min_replicas=1), POLICY, NOW)
-    one, two = pair_plans(prefill, decode, 0.5, 1.0)
-    assert (one.now.replicas, one.now.binding, two.now.replicas) == (4, "pair", 8)
-    assert one.now.explain.startswith("4 replicas: decode has 8; 1 replica: ")
+def test_what_is_short_is_named_with_hour_size_product_and_price():
+    # Sixteen H100 carry eight replicas of two; 9.0 / 0.90 asks for ten, from the first step of ten minutes on.
+    prices = PriceList(load_catalog(), products={"h100": 2.5})
+    (plan,) = plan_fleet(cluster(workload()), {CHAT: forecast([8.0], [9.0])}, POLICY, NOW, prices=prices).plans
+    (short,) = plan.shortfalls
+    assert (short.replicas_wanted, short.gpus_short, short.usd_per_hour) == (10, 4.0, 10.0)
+    assert "4 x H100 more, $10.00 an hour, ready before 00:00" in short.explain
+
+
+def test_accelerators_that_stand_there_are_not_bought():
+    capped = replace(POLICY, max_replicas=4)
+    prices = PriceList(load_catalog(), products={"h100": 2.5})
+    (plan,) = plan_fleet(cluster(workload()), {CHAT: forecast([4.0], [4.5])}, capped, NOW, prices=prices).plans
+    (short,) = plan.shortfalls
+    assert short.usd_per_hour is None
+    assert "(max_replicas is set to 4): 2 x H100 more stand in the cluster; raise that limit" in short.explain
+
+
+def test_the_roles_of_a_service_are_planned_as_a_pair():
+    prefill = workload(id="demo/inference/Deployment/p", name="p", engine=role("prefill"), replicas_wanted=1)
+    decode = workload(id="demo/inference/Deployment/d", name="d", engine=role("decode"), replicas_wanted=4)
+    forecasts = {prefill.id: forecast([0.5], [0.5]), decode.id: forecast([6.0], [6.0])}
+    # 6.0 / 0.80 = 8 decode replicas; one to four runs now, half of that at least: 8 / 8 = 1 prefill.
+    two = plan_fleet(cluster(prefill, decode), forecasts, POLICY, NOW).plans
+    assert [(plan.limits.name, plan.now.replicas, plan.now.binding) for plan in two] == [
+        ("d", 8, "fc50"),
+        ("p", 1, "fcq"),
+    ]
+    stated = replace(POLICY, pair_ratio=(0.5, 1.0))
+    two = plan_fleet(cluster(prefill, decode), forecasts, stated, NOW).plans
+    assert [(plan.now.replicas, plan.now.binding) for plan in two] == [(8, "fc50"), (4, "pair")]
+    assert two[1].now.explain.startswith("4 replicas: d has 8; 1 replica: ")
+    alone = plan_fleet(cluster(decode, replace(prefill, kind="DaemonSet")), forecasts, stated, NOW).plans
+    assert [plan.limits.pair for plan in alone] == [None]

@@ -11,6 +11,7 @@ import yaml
 from piqc_pipeline.errors import ManifestInvalid, UsageError
 from piqc_pipeline.facts.snapshot import Autoscaler
 from piqc_pipeline.scaling.keda import object_name, render, write_overlay
+from piqc_pipeline.scaling.limits import PairBound
 from piqc_pipeline.scaling.options import CronFloor, ManifestOptions, parse_version
 from piqc_pipeline.scaling.schema import has_schema, problems
 from piqc_pipeline_tests.scaling.plans import CHAT, POLICY, plan
@@ -173,7 +174,7 @@ def test_everything_written_is_valid_and_kustomize_renders_it(tmp_path: Path):
     files = render(plans, POLICY, options)
     for path, text in files.items():
         found = yaml.safe_load(text)
-        if "kustomization" not in path and path != "hpa/adapter-values.yaml":
+        if "kustomization" not in path and path not in ("hpa/adapter-values.yaml", "limits.json"):
             assert has_schema(found["apiVersion"], found["kind"])
             assert problems(found) == []
             assert len(found["metadata"]["name"]) <= 63
@@ -184,3 +185,29 @@ def test_everything_written_is_valid_and_kustomize_renders_it(tmp_path: Path):
         assert done.returncode == 0, done.stderr
         kinds = sorted(entry["kind"] for entry in yaml.safe_load_all(done.stdout))
         assert kinds.count("ScaledObject") + kinds.count("HorizontalPodAutoscaler") == 3
+
+
+def test_a_role_of_a_pair_follows_the_other_one_by_live_demand_too():
+    bound = PairBound("demo/inference/Deployment/decode", 0.25, "1 prefill and 2 decode replicas run now")
+    body = yaml.safe_load(render([plan(pair=bound)], POLICY)["inference/chat-8b.scaledobject.yaml"])
+    pair = body["spec"]["triggers"][-1]
+    assert (pair["name"], pair["metadata"]["threshold"], pair["metadata"]["ignoreNullValues"]) == ("pair", "1", "false")
+    assert pair["metadata"]["query"] == (
+        'ceil(0.25 * ceil(sum(workload:gpu_demand:replicas{namespace="inference",workload="decode"}) / 0.80))'
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "namespace"),
+    [
+        ("http://capacity-predictor.planning.svc.cluster.local:8080", "planning"),
+        ("http://capacity-predictor.planning:8080", "planning"),
+        ("https://predictor.example.com", "piqc"),
+        ("http://10.0.0.7:8080", "piqc"),
+    ],
+)
+def test_limits_and_rules_stand_where_the_predictor_does(url: str, namespace: str):
+    files = render([plan()], POLICY, ManifestOptions(predictor_url=url))
+    (generated,) = yaml.safe_load(files["kustomization.yaml"])["configMapGenerator"]
+    rules = yaml.safe_load(files["recording-rules.yaml"])
+    assert (generated["namespace"], rules["metadata"]["namespace"]) == (namespace, namespace)

@@ -13,6 +13,7 @@ from piqc_pipeline.facts.snapshot import (
     Node,
     Pod,
     PodRequest,
+    Quota,
     Topology,
     Workload,
 )
@@ -103,7 +104,6 @@ def test_a_group_needs_room_for_all_its_pods():
 @pytest.mark.parametrize(
     ("fields", "expected", "reason"),
     [
-        pytest.param({"quota_gpus": 6}, 3, "the quota leaves 6 accelerators, 2 a replica", id="quota"),
         pytest.param(
             {"highest_demand": 1.5}, 3, "1.2 times the highest demand seen or foreseen (1.50 replicas)", id="headroom"
         ),
@@ -123,7 +123,8 @@ def test_the_users_maximum_counts_too():
 def test_unread_nodes_leave_capacity_unknown_and_say_so():
     found = limits_from_snapshot(snapshot(None, OWN), workload(), POLICY)
     assert (found.schedulable_replicas, found.max_replicas) == (None, 100)
-    assert "set one with --max-replicas" in found.warnings[0]
+    assert found.warnings[0] == f"a limit of {CHAT} is unknown: nodes could not be read"
+    assert "set one with --max-replicas" in found.warnings[1]
 
 
 def test_fewer_places_than_the_minimum_keeps_the_minimum_and_warns():
@@ -144,9 +145,71 @@ def test_what_no_autoscaler_can_scale_is_an_error(fields):
         limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(**fields), POLICY)
 
 
-def test_a_quota_of_zero_is_an_error_that_names_the_namespace():
-    with pytest.raises(ScalingError, match="raise the quota of namespace inference"):
-        limits_from_snapshot(snapshot((node("a", 8),), OWN), workload(), POLICY, quota_gpus=0)
+@pytest.mark.parametrize(
+    ("quota", "expected", "reason"),
+    [
+        # Eight allowed, six used, two of them by the workload itself: four are left to it, two a replica.
+        pytest.param({}, 2, "quota team leaves 4 nvidia.com/gpu to it, 2 a replica", id="what others use is taken"),
+        pytest.param({"used": 20}, None, None, id="over the quota: none is left"),
+        pytest.param({"hard": 0, "used": 2}, None, None, id="a quota of zero"),
+        pytest.param(
+            {"resource": "pods", "hard": 3, "used": 1}, 3, "quota team leaves 3 pods to it, 1 a replica", id="pods"
+        ),
+        pytest.param({"namespace": "other", "hard": 0}, 4, None, id="another namespace"),
+        pytest.param({"resource": "amd.com/gpu", "hard": 0}, 4, None, id="another resource"),
+    ],
+)
+def test_a_quota_limits_what_it_counts(quota, expected, reason):
+    given = Quota(**{"namespace": "inference", "name": "team", "resource": GPU, "hard": 8, "used": 6, **quota})
+    seen = snapshot((node("a", 8),), OWN, quotas=(given,))
+    if expected is None:
+        with pytest.raises(ScalingError, match=r"quota team leaves 0 .*; raise the quota of namespace inference"):
+            limits_from_snapshot(seen, workload(), POLICY)
+        return
+    found = limits_from_snapshot(seen, workload(), POLICY)
+    assert found.max_replicas == expected
+    assert reason is None or found.max_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"scoped": True}, "quota team on nvidia.com/gpu counts some pods only: it is left out"),
+        ({"used": None}, "quota team on nvidia.com/gpu has no readable count"),
+        ({"hard": None}, "quota team on nvidia.com/gpu has no readable count"),
+    ],
+)
+def test_a_quota_that_says_nothing_certain_is_told(fields, why):
+    quota = Quota(**{"namespace": "inference", "name": "team", "resource": GPU, "hard": 2, "used": 2, **fields})
+    found = limits_from_snapshot(snapshot((node("a", 8),), OWN, quotas=(quota,)), workload(), POLICY)
+    assert (found.max_replicas, found.warnings) == (4, (f"a limit of {CHAT} is unknown: {why}",))
+
+
+@pytest.mark.parametrize(
+    ("pools", "others", "why"),
+    [
+        pytest.param(
+            {"allocatable_units": None}, (), "how many nvidia.com/gpu node a offers could not be read", id="node"
+        ),
+        pytest.param(
+            {"sharing": "mps", "units_per_device": None},
+            (),
+            "how many units of node a share a device is unknown",
+            id="slices",
+        ),
+        pytest.param(
+            {},
+            (pod("x", "a", None, "d/n/Job/t"),),
+            "how many nvidia.com/gpu pod inference/x holds could not be read",
+            id="pod",
+        ),
+    ],
+)
+def test_room_that_cannot_be_counted_is_unknown_with_its_reason(pools, others, why):
+    strange = node("a", 8)
+    strange = replace(strange, pools=(replace(strange.pools[0], **pools),))
+    found = limits_from_snapshot(snapshot((strange,), (*OWN, *others)), workload(), POLICY)
+    assert (found.schedulable_replicas, found.warnings[0]) == (None, f"a limit of {CHAT} is unknown: {why}")
 
 
 @pytest.mark.parametrize(
