@@ -8,6 +8,8 @@ from piqc_pipeline.cluster.options import ScanOptions
 if TYPE_CHECKING:
     from piqc_pipeline.cluster.kubernetes import ApiServer
 
+INSTEAD_OF_PODS_PROXY = "services/proxy"
+
 
 @dataclass(frozen=True)
 class PermissionCheck:
@@ -34,27 +36,18 @@ class PermissionCheck:
 
 def needed(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Every permission that a scan with these options uses; nothing is asked."""
+    from piqc_pipeline.cluster.listing import ALL_LISTINGS, NODES, PODS
+
     rows = [
-        _row("list", "nodes", "required", "capacity, unallocated accelerators, prices"),
-        _row("list", "pods", "required", "workloads, and which accelerators are free"),
-        _row("list", "deployments.apps", "optional", "wanted replicas and age"),
-        _row("list", "replicasets.apps", "optional", "owners of pods"),
-        _row("list", "statefulsets.apps", "optional", "wanted replicas and age"),
-        _row("list", "daemonsets.apps", "optional", "wanted replicas and age"),
-        _row("list", "jobs.batch", "optional", "owners and age of Jobs"),
-        _row("list", "cronjobs.batch", "optional", "age of CronJobs"),
-        _row("list", "namespaces", "optional", "reading pods namespace by namespace where that is all that is granted"),
-        _row("list", "services", "optional", "which workloads are scraped"),
-        _row("list", "horizontalpodautoscalers.autoscaling", "optional", "autoscaling"),
-        _row("list", "scaledobjects.keda.sh", "optional", "autoscaling by KEDA"),
-        _row("list", "servicemonitors.monitoring.coreos.com", "optional", "which workloads are scraped"),
-        _row("list", "podmonitors.monitoring.coreos.com", "optional", "which workloads are scraped"),
-        _row("list", "resourceclaims.resource.k8s.io", "optional", "devices held by claims"),
-        _row("list", "resourceslices.resource.k8s.io", "optional", "devices offered by DRA"),
-        _row("list", "resourcequotas", "optional", "how much a namespace may still take"),
+        _row("list", listing.resource, "required" if listing in (NODES, PODS) else "optional", listing.effect)
+        for listing in ALL_LISTINGS
     ]
+    rows.append(
+        _row("list", "namespaces", "optional", "reading pods namespace by namespace where that is all that is granted")
+    )
     if options.collect_runtime:
         rows.append(_row("get", "pods/proxy", "optional", "metrics of engines and exporters"))
+        rows.append(_row("get", INSTEAD_OF_PODS_PROXY, "optional", "metrics of exporters, where pods/proxy is missing"))
     if options.allow_exec:
         rows.append(_row("create", "pods/exec", "optional", "nvidia-smi where no exporter tells the utilization"))
     namespaces = options.namespaces
@@ -72,10 +65,20 @@ def _row(verb: str, resource: str, need: Literal["required", "optional"], purpos
 def check(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Ask the API server about each; see `piqc_pipeline.cluster.check_access`."""
     from piqc_pipeline.cluster.kubernetes import connect, server_version
+    from piqc_pipeline.cluster.listing import served_groups
 
     server = connect(options)
     server_version(server)
-    return tuple(_review(server, row) for row in needed(options))
+    served = served_groups(server)
+    rows = [_review(server, row) for row in needed(options) if _is_served(row, served)]
+    spared = all(row.allowed for row in rows if row.resource == "pods/proxy")
+    return tuple(row for row in rows if row.resource != INSTEAD_OF_PODS_PROXY or row.allowed or not spared)
+
+
+def _is_served(row: PermissionCheck, served: frozenset[str] | None) -> bool:
+    """Whether the cluster has the kind at all; nobody needs a permission for one that it has not."""
+    group = row.resource.partition(".")[2]
+    return not group or served is None or group in served
 
 
 def _review(server: "ApiServer", row: PermissionCheck) -> PermissionCheck:

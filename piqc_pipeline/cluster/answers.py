@@ -50,6 +50,10 @@ class Answers(Protocol):
         """A page that the container serves."""
         ...
 
+    def fetch_service(self, namespace: str, service: str, port: int, path: str) -> Reply:
+        """A page that one of the pods behind a Service serves."""
+        ...
+
     def window_seconds(self) -> float:
         """Least time between two reads of a counter; 0 where recordings hold both."""
         ...

@@ -10,6 +10,8 @@ from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.accelerators.pools import instance_type
 from piqc_pipeline.cluster.answers import Answers, Target
 from piqc_pipeline.cluster.attribution import attribute
+from piqc_pipeline.cluster.device_metrics import PodKey
+from piqc_pipeline.cluster.exporters import Exporters, find_exporters
 from piqc_pipeline.cluster.kubernetes import Deadline
 from piqc_pipeline.cluster.listing import ClusterObjects
 from piqc_pipeline.cluster.objects import LabelSelector, Meta, NodeObject, PodObject, instant
@@ -94,7 +96,7 @@ class Assembly:
             prober.ask_prometheus(prometheus)
         if self.options.collect_runtime:
             silent = prober.unread({question.key for question in questions if question.resource is not None})
-            prober.ask_exporters(signs.exporters(self.objects.pods or [], self._nodes_of(silent)), self._alone())
+            prober.ask_exporters(self._exporters(silent), self._node_of, self._alone())
             prober.share_readings(sharers(self.pods, self.objects.pods or []))
             prober.ask_engines(questions)
             if prometheus is not None:
@@ -229,8 +231,15 @@ class Assembly:
                 found[name] = (rows[0][0], capacity)
         return found
 
-    def _nodes_of(self, keys: Iterable[tuple[str, str]]) -> set[str]:
-        return {node for key in keys if (node := self.pods[key].node)}
+    def _exporters(self, silent: Iterable[PodKey]) -> Exporters:
+        """Exporters of the nodes on which these pods stand."""
+        nodes = {node for key in silent if (node := self.pods[key].node)}
+        all_seen = self.objects.pods is not None and not self.objects.unread_namespaces
+        return find_exporters(self.objects.pods or [], self.objects.services or [], nodes, all_seen=all_seen)
+
+    def _node_of(self, key: PodKey) -> str | None:
+        pod = self.pods.get(key)
+        return pod.node if pod is not None else None
 
     def _questions(self, family: Family) -> list[Question]:
         found = self.described.get(family.id)

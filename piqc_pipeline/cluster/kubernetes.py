@@ -30,6 +30,7 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 BACKOFF_SECONDS = 0.25
 MAX_RETRY_AFTER_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
+INTERRUPTED = "the scan was interrupted"
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 T = TypeVar("T")
@@ -66,9 +67,15 @@ class Deadline:
         """Seconds left, never negative."""
         return max(0.0, self.seconds - (time.monotonic() - self.started))
 
+    def why_over(self) -> str | None:
+        """Why nothing more may be asked, in one clause; None where it may."""
+        if self.stop.is_set():
+            return INTERRUPTED
+        return f"the deadline of {self.seconds:g} s has passed" if self.remaining() <= 0 else None
+
     def check(self) -> None:
         """Raise `Stopped` where nothing more may be asked."""
-        if self.stop.is_set() or self.remaining() <= 0:
+        if self.why_over() is not None:
             raise Stopped
 
     def sleep(self, seconds: float) -> None:
@@ -356,6 +363,8 @@ def _timed_out(error: Exception) -> bool:
 
 def _transport_words(error: Exception, seconds: float) -> str:
     text = str(error)
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and _timed_out(error):
+        return f"no connection within {min(seconds, CONNECT_SECONDS):g} s"
     if _timed_out(error):
         return f"no answer within {seconds:g} s"
     for sign, words in (

@@ -1,14 +1,16 @@
 """What is read of a cluster, in which lists, and what does a failed one make unknown? One paginated pass over each."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from piqc_pipeline.cluster.claims import Claims
-from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped
+from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped, decode_page
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
@@ -21,7 +23,7 @@ from piqc_pipeline.cluster.surroundings import (
     ServiceObject,
     SliceObject,
 )
-from piqc_pipeline.cluster.workers import run_all
+from piqc_pipeline.cluster.workers import aside, run_all
 from piqc_pipeline.errors import CredentialsRefused
 from piqc_pipeline.facts.snapshot import Unknown
 
@@ -141,6 +143,18 @@ class _GroupList(msgspec.Struct):
     groups: list[_Group] | None = None
 
 
+def served_groups(server: ApiServer) -> frozenset[str] | None:
+    """API groups that the server has; None where it does not say.
+
+    A group that it has not is no lost read: RBAC answers 403 before the server looks whether a kind exists.
+    """
+    try:
+        document = msgspec.json.decode(server.read("/apis"), type=_GroupList)
+    except (ReadFailed, msgspec.DecodeError):
+        return None
+    return frozenset(group.name for group in document.groups or [])
+
+
 KeepPod = Callable[[PodObject], bool]
 
 
@@ -190,7 +204,8 @@ class Reader:
             CredentialsRefused: The server answered 401.
             KeyboardInterrupt: Neither nodes nor pods were read before the user stopped the scan.
         """
-        self._served = self._groups()
+        with contextlib.suppress(Stopped):
+            self._served = aside(lambda: served_groups(self.server), self.server.deadline)
         tasks: list[Callable[[], None]] = [self._nodes, self._pods]
         tasks += [self._task(listing, self._keep_controllers()) for listing in CONTROLLERS]
         tasks += [self._task(listing, self._keep_autoscalers(listing)) for listing in AUTOSCALERS]
@@ -202,34 +217,47 @@ class Reader:
         for failure in failures:
             if isinstance(failure, CredentialsRefused):
                 raise failure
+        self._read_replicas()
         self._tell_stopped()
         self.found.unknown.sort(key=lambda entry: (entry.what, entry.why))
         return self.found
 
     def _tell_stopped(self) -> None:
-        deadline = self.server.deadline
-        if not deadline.stop.is_set() and deadline.remaining() > 0:
+        why = self.server.deadline.why_over()
+        if why is None:
             return
-        why = (
-            "the scan was interrupted"
-            if deadline.stop.is_set()
-            else f"the deadline of {deadline.seconds:g} s has passed"
-        )
         if self.found.nodes is None and not any("nodes" in entry.what for entry in self.found.unknown):
             self.found.unknown.append(Unknown("nodes: " + NODES.effect, why, read_failed=True))
         if self.found.pods is None and not any("pods" in entry.what for entry in self.found.unknown):
             self.found.unknown.append(Unknown("pods: " + PODS.effect, why, read_failed=True))
 
-    def _groups(self) -> frozenset[str] | None:
-        """API groups that the server has; None where it does not say.
+    def _read_replicas(self) -> None:
+        """Wanted replicas of ReplicaSets without a Deployment that own pods which matter; lists of metadata lack them.
 
-        A group that it has not is no lost read: RBAC answers 403 before the server looks whether a kind exists.
+        By name in a list, because that is all that `list replicasets` grants.
         """
+        references = ((pod.metadata.namespace, pod.metadata.owner()) for pod in self.found.pods or ())
+        owning = {(space, owner.name) for space, owner in references if owner and owner.kind == "ReplicaSet"}
+        bare = [
+            item
+            for item in self.found.controllers
+            if item.kind == "ReplicaSet"
+            and (item.metadata.namespace, item.metadata.name) in owning
+            and ((owner := item.metadata.owner()) is None or owner.kind != "Deployment")
+        ]
+        run_all([lambda one=item: self._read_spec(one) for item in bare], self.workers, self.server.deadline)  # type: ignore[misc]
+
+    def _read_spec(self, item: ControllerObject) -> None:
+        meta = item.metadata
+        path = f"/apis/{item.api_version}/namespaces/{quote(meta.namespace)}/replicasets"
         try:
-            document = msgspec.json.decode(self.server.read("/apis"), type=_GroupList)
-        except (ReadFailed, Stopped, msgspec.DecodeError):
-            return None
-        return frozenset(group.name for group in document.groups or [])
+            body = self.server.read(path, {"fieldSelector": f"metadata.name={meta.name}"})
+            found = [one for one in decode_page(body, ControllerObject).items or [] if one.metadata.name == meta.name]
+        except ReadFailed as failure:
+            self._say(f"wanted replicas of ReplicaSet {meta.namespace}/{meta.name}", failure.why)
+            return
+        for one in found:
+            item.spec = one.spec
 
     def _nodes(self) -> None:
         try:

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -15,20 +14,23 @@ from piqc_pipeline.cluster import exec as pod_exec
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Reply, Target
 from piqc_pipeline.cluster.assembly import Assembly
-from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, connect, server_version
+from piqc_pipeline.cluster.kubernetes import INTERRUPTED, ApiServer, ReadFailed, Stopped, connect, server_version
 from piqc_pipeline.cluster.listing import Reader
+from piqc_pipeline.cluster.objects import LabelSelector
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.probing import Prober
 from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import Relevance
 from piqc_pipeline.cluster.selectors import parse_selector
-from piqc_pipeline.errors import UsageError
+from piqc_pipeline.cluster.workers import aside, interruptible
+from piqc_pipeline.errors import ClusterUnreachable, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 
 PAGE_SECONDS = 10.0
 """An engine that takes longer for a page of metrics is not answering."""
 _UNREACHABLE = "error trying to reach service"
+_NO_EXEC = "exec is forbidden"
 
 
 def read(
@@ -37,8 +39,10 @@ def read(
     """Scan; see `piqc_pipeline.cluster.read_live`."""
     if options.mode == "dry-run":
         raise UsageError("mode dry-run touches no cluster, so there is no snapshot; choose another --mode")
-    with _without_collections():
-        return _read(options, now, progress)
+    selector = parse_selector(options.selector)
+    server = connect(options)
+    with _without_collections(), interruptible(server.deadline):
+        return _read(server, selector, options, now, progress)
 
 
 @contextlib.contextmanager
@@ -56,10 +60,14 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _read(options: ScanOptions, now: datetime, progress: Callable[[str, int, int], None] | None) -> ClusterSnapshot:
-    selector = parse_selector(options.selector)
-    server = connect(options)
-    version = server_version(server)
+def _read(
+    server: ApiServer,
+    selector: LabelSelector | None,
+    options: ScanOptions,
+    now: datetime,
+    progress: Callable[[str, int, int], None] | None,
+) -> ClusterSnapshot:
+    version = _version(server)
     registry = Registry()
     relevance = Relevance(registry)
     reader = Reader(server, options.namespaces, relevance.matters, options.workers)
@@ -70,25 +78,36 @@ def _read(options: ScanOptions, now: datetime, progress: Callable[[str, int, int
     assembly = Assembly(objects, options, registry, now)
     answers = LiveAnswers(server, options)
     assembly.place()
-    try:
-        assembly.describe(selector, answers)
-    except KeyboardInterrupt:
-        server.deadline.stop.set()
+    assembly.describe(selector, answers)
     prometheus = None
     if options.prometheus:
         seconds = min(options.timeout_seconds, options.prometheus.timeout_seconds)
         prometheus = Prometheus(replace(options.prometheus, timeout_seconds=seconds), server.deadline)
     prober = assembly.ask(answers, server.deadline, progress, prometheus)
-    if (reason := answers.stopped()) is not None:
+    if (reason := server.deadline.why_over()) is not None:
         assembly.unknown.append(Unknown("figures of pods that were not asked yet", reason, read_failed=True))
     assembly.unknown += answers.refusals()
     return assembly.finish(prober.told, lambda pod: _silence(pod, options, answers, prober))
 
 
+def _version(server: ApiServer) -> str | None:
+    """The server's version; where the scan is stopped before it is told, there is nothing to report."""
+    try:
+        return aside(lambda: server_version(server), server.deadline)
+    except Stopped:
+        why = server.deadline.why_over()
+        if why == INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise ClusterUnreachable(
+            f"cannot reach the cluster at {server.host}: {why} before it answered; give --deadline more seconds, or "
+            "check the address in the kubeconfig, the network and the context"
+        ) from None
+
+
 def _silence(pod: Pod, options: ScanOptions, answers: "LiveAnswers", prober: Prober) -> Unknown:
     """Why a pod that holds accelerators has no utilization."""
     what = f"utilization of pod {pod.namespace}/{pod.name}"
-    if (reason := answers.stopped()) is not None:
+    if (reason := answers.server.deadline.why_over()) is not None:
         return Unknown(what, reason, read_failed=True)
     problem = prober.exporter_problems.get(pod.node or "")
     exporter = f"the exporter on its node: {problem.why}" if problem else "no exporter's metrics name it"
@@ -106,9 +125,8 @@ class LiveAnswers:
         self.server = server
         self.options = options
         self.runs_tools = options.allow_exec
-        self._lock = threading.Lock()
         self._no_proxy: dict[str, str] = {}
-        self._no_exec: dict[str, str] = {}
+        self._no_exec: set[str] = set()
         self._no_config: set[str] = set()
         self._hung: dict[tuple[str, str], str] = {}
         self._missing: set[tuple[str, str]] = set()
@@ -119,42 +137,41 @@ class LiveAnswers:
         """As the options say."""
         return self.options.rate_window_seconds
 
-    def stopped(self) -> str | None:
-        """Why nothing more may be asked; None where it may."""
-        deadline = self.server.deadline
-        if deadline.stop.is_set():
-            return "the scan was interrupted"
-        return f"the deadline of {deadline.seconds:g} s has passed" if deadline.remaining() <= 0 else None
-
     def refusals(self) -> list[Unknown]:
-        """Permissions that pods could not be asked without, one entry a namespace and kind."""
-        found = []
-        for refused, what, advice in (
-            (self._no_exec, "utilization by exec", "grant `create pods/exec`, or give DCGM metrics"),
-        ):
-            for namespace, why in sorted(refused.items()):
-                found.append(Unknown(f"{what} in namespace {namespace}", f"{why}; {advice}", read_failed=True))
-        return found
+        """Namespaces whose pods may not be asked by exec."""
+        why = f"{_NO_EXEC}; grant `create pods/exec`, or give DCGM metrics"
+        return [
+            Unknown(f"utilization by exec in namespace {namespace}", why, read_failed=True)
+            for namespace in sorted(self._no_exec)
+        ]
 
-    def run(self, target: Target, tool: str, command: tuple[str, ...]) -> Reply:
-        """The command's output by exec, where exec is allowed and granted."""
+    def _execute(self, target: Target, command: tuple[str, ...]) -> pod_exec.Output | Reply:
+        """What the command printed, else why it was not run; a pod that hung and a namespace that refuses are left."""
+        key = target.namespace, target.pod
         if not self.options.allow_exec:
             return Reply(None, why="exec is switched off")
         if target.namespace in self._no_exec:
-            return Reply(None, why=self._no_exec[target.namespace], failed=True)
-        if (target.namespace, target.pod) in self._hung:
-            return Reply(None, why=self._hung[(target.namespace, target.pod)], failed=True)
+            return Reply(None, why=_NO_EXEC, failed=True)
+        if key in self._hung:
+            return Reply(None, why=self._hung[key], failed=True)
         try:
-            output = pod_exec.run(self.server, target.namespace, target.pod, target.container, command)
+            return pod_exec.run(self.server, target.namespace, target.pod, target.container, command)
         except ReadFailed as failure:
+            why = failure.why
             if failure.status == 403:
-                with self._lock:
-                    self._no_exec.setdefault(target.namespace, "exec is forbidden")
-                return Reply(None, why="exec is forbidden", failed=True)
-            if failure.status == 401:
-                return Reply(None, why="exec was refused the credentials (401)", failed=True)
-            self._hung[(target.namespace, target.pod)] = failure.why
-            return Reply(None, why=failure.why, failed=True)
+                self._no_exec.add(target.namespace)
+                why = _NO_EXEC
+            elif failure.status == 401:
+                why = "exec was refused the credentials (401)"
+            else:
+                self._hung[key] = why
+            return Reply(None, why=why, failed=True)
+
+    def run(self, target: Target, tool: str, command: tuple[str, ...]) -> Reply:
+        """The command's output by exec, where exec is allowed and granted."""
+        output = self._execute(target, command)
+        if isinstance(output, Reply):
+            return output
         if output.stdout.strip():
             return Reply(output.stdout, "exec")
         if output.not_found:
@@ -173,12 +190,7 @@ class LiveAnswers:
             direct = self._by_address(target, port, path)
             if direct.text is not None or direct.source == "pod-ip":
                 return direct
-        hung = (target.namespace, target.pod) in self._hung
-        if self.options.allow_exec and target.namespace not in self._no_exec and not hung:
-            inside = self._by_exec(target, port, path)
-            if inside is not None:
-                return inside
-        return reply
+        return self._by_exec(target, port, path) or reply
 
     def _by_proxy(self, target: Target, port: int, path: str) -> Reply:
         """`source` is `proxy` where the container itself answered, whatever it said."""
@@ -186,23 +198,36 @@ class LiveAnswers:
             return Reply(None, why=self._no_proxy[target.namespace], failed=True)
         scheme = "https:" if target.scheme == "https" else ""
         url = f"/api/v1/namespaces/{quote(target.namespace)}/pods/{scheme}{quote(target.pod)}:{port}/proxy{path}"
+        reply, forbidden = self._through_server(url, port, path)
+        if forbidden:
+            reply = Reply(None, why="pods/proxy is forbidden: grant `get pods/proxy`, or allow exec", failed=True)
+            self._no_proxy[target.namespace] = reply.why
+        return reply
+
+    def fetch_service(self, namespace: str, service: str, port: int, path: str) -> Reply:
+        """A page of any pod behind a Service, through the API server."""
+        url = f"/api/v1/namespaces/{quote(namespace)}/services/{quote(service)}:{port}/proxy{path}"
+        reply, forbidden = self._through_server(url, port, path)
+        why = "services/proxy is forbidden: grant `get services/proxy`"
+        return Reply(None, why=why, failed=True) if forbidden else reply
+
+    def _through_server(self, url: str, port: int, path: str) -> tuple[Reply, bool]:
+        """What is served behind a proxy of the API server, and whether that proxy itself is forbidden."""
         try:
             answer = self.server.ask(url, accept="*/*", timeout_seconds=self._page_seconds(), tries=1)
         except ReadFailed as failure:
-            return Reply(None, why=failure.why, failed=True)
+            return Reply(None, why=failure.why, failed=True), False
         if answer.status == 200:
-            return Reply(answer.body.decode("utf-8", "replace"), "proxy")
+            return Reply(answer.body.decode("utf-8", "replace"), "proxy"), False
         message = _status_message(answer.body)
         if answer.status == 403 and message is not None:
-            why = "pods/proxy is forbidden: grant `get pods/proxy`, or allow exec"
-            with self._lock:
-                self._no_proxy.setdefault(target.namespace, why)
-            return Reply(None, why=why, failed=True)
+            return Reply(None, why="forbidden", failed=True), True
         if message is not None and _UNREACHABLE in message:
-            return Reply(None, why=f"nothing answers on port {port}", down=True)
+            return Reply(None, why=f"nothing answers on port {port}", down=True), False
         if message is not None:
-            return Reply(None, why=f"the API server answered {answer.status} ({printable(message, 80)})", failed=True)
-        return Reply(None, "proxy", f"{path} was answered with {answer.status}", down=answer.status >= 500)
+            why = f"the API server answered {answer.status} ({printable(message, 80)})"
+            return Reply(None, why=why, failed=True), False
+        return Reply(None, "proxy", f"{path} was answered with {answer.status}", down=answer.status >= 500), False
 
     def _by_address(self, target: Target, port: int, path: str) -> Reply:
         host = f"[{target.ip}]" if target.ip and ":" in target.ip else target.ip
@@ -231,18 +256,11 @@ class LiveAnswers:
             key = (f"{target.namespace}/{target.pod}", program)
             if key in self._missing:
                 continue
-            try:
-                output = pod_exec.run(self.server, target.namespace, target.pod, target.container, command)
-            except ReadFailed as failure:
-                if failure.status == 403:
-                    with self._lock:
-                        self._no_exec.setdefault(target.namespace, "exec is forbidden")
-                else:
-                    self._hung[(target.namespace, target.pod)] = failure.why
+            output = self._execute(target, command)
+            if isinstance(output, Reply):
                 return None
             if output.not_found:
-                with self._lock:
-                    self._missing.add(key)
+                self._missing.add(key)
                 continue
             if output.code == 0:
                 return Reply(output.stdout, "exec")
@@ -257,12 +275,15 @@ class LiveAnswers:
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """The texts of a ConfigMap, where reading them is granted (it is not needed)."""
         key = (namespace, name)
-        if namespace in self._no_config or self.stopped():
+        if namespace in self._no_config:
             return None
         if key not in self._maps:
+            path = f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"
             try:
-                body = self.server.read(f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}")
+                body = aside(lambda: self.server.read(path), self.server.deadline)
                 self._maps[key] = msgspec.json.decode(body, type=_ConfigMap).data
+            except Stopped:
+                return None
             except ReadFailed as failure:
                 if failure.status == 403:
                     self._no_config.add(namespace)

@@ -1,6 +1,5 @@
 """What do pods say of their accelerators and engines? Exporters first, then engines, then exec; bounded, stoppable."""
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +10,15 @@ import msgspec
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Answers, Reply, Target
 from piqc_pipeline.cluster.claims import vendor_of
-from piqc_pipeline.cluster.device_metrics import PREFIXES as DEVICE_PREFIXES
-from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices, read_devices
+from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices
 from piqc_pipeline.cluster.engines import runtime as metrics
 from piqc_pipeline.cluster.engines.endpoints import Endpoint
+from piqc_pipeline.cluster.exporters import Exporters, ask_exporters, of_the_only_holder
 from piqc_pipeline.cluster.exposition import Page, parse
 from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed, Stopped
 from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.redact import printable
-from piqc_pipeline.cluster.workers import run_all
+from piqc_pipeline.cluster.workers import aside, run_all
 from piqc_pipeline.facts.snapshot import AcceleratorReading, EngineRuntime, Unknown
 
 Step = Callable[[str, int, int], None]
@@ -83,21 +82,18 @@ class Prober:
         self.workers = workers
         self.step = step
         self.told: dict[PodKey, Told] = defaultdict(Told)
-        self.devices: tuple[DeviceUse, ...] = ()
         self.exporter_problems: dict[str, Reply] = {}
         self.unknown: list[Unknown] = []
         self._first: dict[PodKey, _First] = {}
-        self._lock = threading.Lock()
 
     def ask_prometheus(self, prometheus: Prometheus) -> None:
         """Take the accelerators that Prometheus knows; what it cannot say is asked for otherwise."""
         try:
-            self.devices = prometheus.devices()
+            self.take_devices(aside(prometheus.devices, self.deadline))
         except ReadFailed as failure:
             self.unknown.append(Unknown("accelerators by Prometheus", failure.why, read_failed=True))
         except Stopped:
             return
-        self.take_devices(self.devices)
 
     def ask_prometheus_for_engines(self, prometheus: Prometheus, questions: Sequence[Question], now: float) -> None:
         """Take the metrics of engines that could not be asked themselves."""
@@ -111,7 +107,8 @@ class Prober:
         if not lacking:
             return
         try:
-            found = prometheus.engines([question.key for question in lacking], now)
+            keys = [question.key for question in lacking]
+            found = aside(lambda: prometheus.engines(keys, now), self.deadline)
         except ReadFailed as failure:
             self.unknown.append(Unknown("engine metrics by Prometheus", failure.why, read_failed=True))
             return
@@ -123,33 +120,21 @@ class Prober:
                 self.told[question.key].prefixes = metrics.metric_prefixes(scrape.later)
 
     def ask_exporters(
-        self, exporters: Sequence[tuple[str, Target, int]], alone: Mapping[str, tuple[PodKey, int]]
+        self,
+        exporters: Exporters,
+        node_of: Callable[[PodKey], str | None],
+        alone: Mapping[str, tuple[PodKey, int]],
     ) -> None:
-        """Read the pages of the device exporters (node, target, port) and keep what they say of which pod.
+        """Read what the device exporters say of pods that nothing was told of yet.
 
         Args:
             exporters: Whom to ask.
+            node_of: The node of a pod.
             alone: By node: the one pod that holds all of its devices, and how many; theirs they are, named or not.
         """
-        pages: dict[str, tuple[str, Page]] = {}
-
-        def task(node: str, target: Target, port: int) -> None:
-            reply = self.answers.fetch(target, port, "/metrics")
-            with self._lock:
-                if reply.text is None:
-                    self.exporter_problems[node] = reply
-                else:
-                    pages[f"{target.namespace}/{target.pod}"] = (node, parse(reply.text, DEVICE_PREFIXES))
-
-        self._run("exporters", [lambda a=a: task(*a) for a in exporters])  # type: ignore[misc]
-        for name in sorted(pages):
-            node, page = pages[name]
-            devices = read_devices([page], "dcgm")
-            holder = alone.get(node)
-            if holder is not None and len(devices) == holder[1] and not any(use.pod for use in devices):
-                devices = tuple(replace(use, pod=holder[0]) for use in devices)
-            self.devices += devices
-        self.take_devices(self.devices)
+        told = ask_exporters(self.answers, exporters, node_of, self._run)
+        self.exporter_problems = told.problems
+        self.take_devices(of_the_only_holder(told.devices, alone))
 
     def share_readings(self, sharers: Mapping[PodKey, Sequence[PodKey]]) -> None:
         """Give the pods that share a card what the exporter says of the placeholder that holds it for them."""
@@ -158,13 +143,13 @@ class Prober:
                 self.told[key].readings = self.told[key].readings or self.told[holder].readings
 
     def take_devices(self, devices: Sequence[DeviceUse]) -> None:
-        """Give each pod the devices that an exporter names it for."""
+        """Give each pod the devices that an exporter names it for, where no other source told how busy they are."""
         found: dict[PodKey, list[AcceleratorReading]] = defaultdict(list)
         for use in devices:
             if use.pod is not None:
                 found[use.pod].append(use.reading)
-        for key, readings in found.items():
-            self.told[key].readings = tuple(readings)
+        for key in self.unread(set(found)):
+            self.told[key].readings = tuple(found[key])
 
     def unread(self, keys: set[PodKey]) -> set[PodKey]:
         """Those of these pods whose utilization is not known yet."""

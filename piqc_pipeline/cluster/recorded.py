@@ -282,6 +282,10 @@ class RecordedAnswers:
             self._reads[key] = at + 1
         return Reply(page[min(at, len(page) - 1)] if page else None, answers.read_through)
 
+    def fetch_service(self, namespace: str, service: str, port: int, path: str) -> Reply:
+        """Nothing: pages are recorded by pod."""
+        return Reply(None, why="the recording holds no answer of it")
+
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """The texts of a recorded ConfigMap."""
         item = self.config_maps.get((namespace, name))

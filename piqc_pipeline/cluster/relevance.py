@@ -82,6 +82,11 @@ def component_of(pod: PodObject) -> str | None:
     return _component(tuple(texts))
 
 
+def component_named(name: str) -> str | None:
+    """The part of observability that goes by this name; None if it is none."""
+    return _component((name,))
+
+
 @lru_cache(maxsize=16_384)
 def _component(texts: tuple[str, ...]) -> str | None:
     return next((name for name, pattern in COMPONENTS if any(pattern.search(text) for text in texts)), None)

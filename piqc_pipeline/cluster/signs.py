@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from piqc_pipeline.cluster.answers import Target
 from piqc_pipeline.cluster.listing import ClusterObjects
 from piqc_pipeline.cluster.objects import PodObject
 from piqc_pipeline.cluster.redact import printable
@@ -12,28 +11,7 @@ from piqc_pipeline.cluster.relevance import component_of
 from piqc_pipeline.cluster.surroundings import AutoscalerObject, MonitorObject, ServiceObject
 from piqc_pipeline.facts.snapshot import Autoscaler, ObservabilitySigns
 
-EXPORTER_PORTS = {"dcgm-exporter": 9400, "amd-metrics-exporter": 5000}
 _OTEL_PORTS = frozenset({4317, 4318})
-
-
-def exporters(pods: Sequence[PodObject], nodes: set[str]) -> list[tuple[str, Target, int]]:
-    """Device exporters on these nodes: node, where to ask, port."""
-    found = []
-    for pod in pods:
-        node = pod.spec.node_name
-        name = component_of(pod)
-        if name not in EXPORTER_PORTS or node not in nodes or pod.status.phase != "Running" or node is None:
-            continue
-        declared = [
-            int(port.container_port)
-            for container in pod.spec.containers
-            for port in container.ports or []
-            if str(port.container_port).isascii() and str(port.container_port).isdigit()
-        ]
-        port = EXPORTER_PORTS[name]
-        target = Target(pod.metadata.namespace, pod.metadata.name, pod.spec.containers[0].name, pod.status.pod_ip)
-        found.append((node, target, port if port in declared or not declared else declared[0]))
-    return sorted(found, key=lambda row: (row[0], row[1].namespace, row[1].pod))
 
 
 def autoscalers(items: Sequence[tuple[str, AutoscalerObject]]) -> tuple[Autoscaler, ...]:

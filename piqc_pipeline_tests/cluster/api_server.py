@@ -58,6 +58,8 @@ class ApiServerDouble:
     groups: tuple[str, ...] = ("apps", "batch", "autoscaling", "resource.k8s.io")
     page_size: int = 0
     proxy_allowed: bool = True
+    service_proxy_allowed: bool = True
+    turn: int = 0
     exec_allowed: bool = True
     reviews: dict[str, bool] | None = None
     seen: list[str] = field(default_factory=list)
@@ -116,6 +118,8 @@ class ApiServerDouble:
             return await self.execute(request, self.scripts.get("/".join(match.groups()), Script()))
         if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+):(\d+)/proxy(/.*)", path):
             return self.proxy(*match.groups())
+        if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/services/([^/:]+):(\d+)/proxy(/.*)", path):
+            return self.service(*match.groups())
         if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/configmaps/([^/]+)", path):
             found = [i for i in self.of("ConfigMap", match[1]) if i["metadata"]["name"] == match[2]]
             return web.json_response(found[0]) if found else refused(404, "not found")
@@ -133,13 +137,17 @@ class ApiServerDouble:
         ]
 
     def page(self, request: web.Request, items: list[dict[str, Any]]) -> web.Response:
+        if wanted := request.query.get("fieldSelector"):
+            items = [item for item in items if f"metadata.name={item['metadata']['name']}" == wanted]
         size = min(int(request.query.get("limit", "0")) or 10**9, self.page_size or 10**9)
         start = int(request.query.get("continue", "0"))
         if start and self.expire_tokens:
             self.expire_tokens -= 1
             return refused(410, "the provided continue parameter is too old")
         more = {"continue": str(start + size)} if start + size < len(items) else {}
-        bare = [{key: value for key, value in item.items() if key != "kind"} for item in items[start : start + size]]
+        left_out = {"kind", "spec"} if "PartialObjectMetadata" in request.headers.get("Accept", "") else {"kind"}
+        page = items[start : start + size]
+        bare = [{key: value for key, value in item.items() if key not in left_out} for item in page]
         return web.json_response({"kind": "List", "metadata": more, "items": bare})
 
     def proxy(self, namespace: str, pod: str, port: str, path: str) -> web.Response:
@@ -149,6 +157,17 @@ class ApiServerDouble:
         if not any(key.startswith(f"{port}/") for key in pages):
             return refused(503, "error trying to reach service: dial tcp: connect: connection refused")
         status, text = pages.get(f"{port}{path}", (404, "not found"))
+        return web.Response(status=status, text=text)
+
+    def service(self, namespace: str, service: str, port: str, path: str) -> web.Response:
+        """The pods behind the Service answer in turn."""
+        if not self.service_proxy_allowed:
+            return refused(403, 'services "x" is forbidden: User "u" cannot get resource "services/proxy"')
+        behind = sorted(key for key, script in self.scripts.items() if f"{port}{path}" in script.pages)
+        if not behind:
+            return refused(503, "no endpoints available for service")
+        self.turn += 1
+        status, text = self.scripts[behind[self.turn % len(behind)]].pages[f"{port}{path}"]
         return web.Response(status=status, text=text)
 
     async def review(self, request: web.Request) -> web.Response:

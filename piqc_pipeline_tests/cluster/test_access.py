@@ -29,8 +29,25 @@ def test_refused_credentials_are_told(api: ApiServerDouble, tmp_path: Path) -> N
         check_access(ScanOptions(kubeconfig=api.kubeconfig(tmp_path)))
 
 
+def test_services_are_asked_for_only_where_pods_may_not_be(api: ApiServerDouble, tmp_path: Path) -> None:
+    def asked(**reviews: bool) -> set[str]:
+        api.reviews = {name.replace("_", "/"): allowed for name, allowed in reviews.items()}
+        return {row.resource for row in check_access(ScanOptions(kubeconfig=api.kubeconfig(tmp_path)))}
+
+    assert "services/proxy" not in asked(services_proxy=False)
+    assert "services/proxy" in asked(services_proxy=False, pods_proxy=False)
+
+
+def test_kinds_that_the_cluster_has_not_need_no_permission(api: ApiServerDouble, tmp_path: Path) -> None:
+    api.reviews = {}
+    options = ScanOptions(kubeconfig=api.kubeconfig(tmp_path))
+    assert "leaderworkersets.leaderworkerset.x-k8s.io" not in {row.resource for row in check_access(options)}
+    api.groups = (*api.groups, "leaderworkerset.x-k8s.io")
+    assert "leaderworkersets.leaderworkerset.x-k8s.io" in {row.resource for row in check_access(options)}
+
+
 def test_only_what_the_options_use_is_needed() -> None:
     names = {row.resource for row in needed(ScanOptions(allow_exec=False, collect_runtime=False))}
-    assert not names & {"pods/exec", "pods/proxy"}
+    assert not names & {"pods/exec", "pods/proxy", "services/proxy"}
     spread = [row.namespace for row in needed(ScanOptions(namespaces=("a", "b"))) if row.resource == "pods/exec"]
     assert spread == ["a", "b"]

@@ -14,8 +14,10 @@ from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.errors import ClusterUnreachable, CredentialsRefused, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Unknown
 from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Fault, Script
-from piqc_pipeline_tests.cluster.clusters import NOW, container, node, pod, pods, smi
+from piqc_pipeline_tests.cluster.clusters import NOW, container, controller, node, pod, pods, smi
 
+CONFIG = {"volumeMounts": [{"name": "c", "mountPath": "/etc/vllm"}]}
+VOLUME = {"volumes": [{"name": "c", "configMap": {"name": "conf"}}]}
 PAGE = 'vllm:num_requests_running{model_name="m"} 3\nvllm:avg_generation_throughput_toks_per_s{model_name="m"} 50\n'
 
 
@@ -238,6 +240,74 @@ def test_an_exporter_is_asked_before_any_exec(api: ApiServerDouble, tmp_path: Pa
     assert not any(command[0].endswith("nvidia-smi") for command in api.commands)
 
 
+EXPORTER = container("e", "nvcr.io/nvidia/k8s/dcgm-exporter:3.3", None, ports=[{"containerPort": 9400}])
+
+
+def exporters_on_two_nodes(api: ApiServerDouble) -> None:
+    """n0 runs llm-abc-0, n1 runs llm-abc-1; each has an exporter, behind one Service."""
+    for n in range(2):
+        next(item for item in api.items if item["metadata"]["name"] == f"llm-abc-{n}")["spec"]["nodeName"] = f"n{n}"
+        api.items.append(pod(f"dcgm-{n}", [EXPORTER], f"n{n}", namespace="gpu-operator", labels={"app": "dcgm"}))
+        page = "".join(
+            f'DCGM_FI_DEV_GPU_UTIL{{gpu="{at}",UUID="GPU-{n}{at}",Hostname="n{n}",namespace="inference",'
+            f'pod="llm-abc-{n}"}} {20 + n}\n'
+            for at in range(4)
+        )
+        api.scripts[f"gpu-operator/dcgm-{n}"] = Script(pages={"9400/metrics": (200, page)})
+    spec = {"selector": {"app": "dcgm"}, "ports": [{"port": 9400, "name": "gpu-metrics"}]}
+    api.items.append({"kind": "Service", "metadata": {"name": "dcgm", "namespace": "gpu-operator"}, "spec": spec})
+
+
+def test_exporters_are_read_through_their_service_where_pods_may_not_be_asked(
+    api: ApiServerDouble, tmp_path: Path
+) -> None:
+    exporters_on_two_nodes(api)
+    api.proxy_allowed = False
+    found = pods(live(api, tmp_path, allow_exec=False))
+    assert [r.utilization_pct for name in ("llm-abc-0", "llm-abc-1") for r in found[name].readings] == [20.0] * 4 + [
+        21.0
+    ] * 4
+    assert api.count("/services/dcgm:9400/proxy/metrics") == 2
+
+
+def test_exporters_in_a_namespace_out_of_reach_are_found_by_their_service(api: ApiServerDouble, tmp_path: Path) -> None:
+    exporters_on_two_nodes(api)
+    api.items[-1]["metadata"]["name"] = "nvidia-dcgm-exporter"
+    api.items.append({"kind": "Namespace", "metadata": {"name": "gpu-operator"}})
+    api.faults = [Fault(r"^/api/v1/pods", 403), Fault(r"^/api/v1/namespaces/gpu-operator/pods\?", 403)]
+    found = pods(live(api, tmp_path, allow_exec=False))
+    assert {r.utilization_pct for item in found.values() for r in item.readings} == {20.0, 21.0}
+
+
+def test_a_service_that_may_not_be_asked_is_asked_once_and_the_pods_refusal_is_told(
+    api: ApiServerDouble, tmp_path: Path
+) -> None:
+    exporters_on_two_nodes(api)
+    api.proxy_allowed = api.service_proxy_allowed = False
+    snapshot = live(api, tmp_path, allow_exec=False)
+    assert api.count("/services/dcgm:9400/proxy") == 1
+    assert any("grant `get pods/proxy`" in entry.why for entry in failures(snapshot))
+
+
+def test_what_prometheus_or_an_exporter_said_is_not_counted_twice(api: ApiServerDouble, tmp_path: Path) -> None:
+    exporters_on_two_nodes(api)
+    api.items.append(pod("other", [container("e", "dcgm-exporter:3.3", None)], "n0", labels={"app": "dcgm"}))
+    api.scripts["inference/other"] = api.scripts["gpu-operator/dcgm-0"]
+    assert len(pods(live(api, tmp_path, allow_exec=False))["llm-abc-0"].readings) == 4
+
+
+def test_a_replicaset_without_deployment_is_asked_what_it_wants(api: ApiServerDouble, tmp_path: Path) -> None:
+    api.items += [
+        controller("ReplicaSet", "lonely", replicas=3),
+        controller("ReplicaSet", "of-nothing-here", replicas=9),
+        pod("lonely-x", [container(gpus=1)], "n1", ("ReplicaSet", "lonely")),
+    ]
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    wanted = {item.name: item.replicas_wanted for item in snapshot.workloads}
+    assert wanted == {"llm": 2, "lonely": 3}
+    assert api.count("fieldSelector") == 1
+
+
 def test_output_in_pieces_is_one_output(api: ApiServerDouble, tmp_path: Path) -> None:
     for name in ("llm-abc-0", "llm-abc-1"):
         api.scripts[f"inference/{name}"] = Script({"nvidia-smi": (smi(*[("H100", 37)] * 4), "", 0)}, chunk=7)
@@ -290,6 +360,35 @@ def test_ctrl_c_keeps_what_was_read_within_two_seconds(api: ApiServerDouble, tmp
     assert time.monotonic() - pressed[0] < 2
     assert held(snapshot) == 8
     assert any(entry.why == "the scan was interrupted" for entry in failures(snapshot))
+
+
+@pytest.mark.parametrize("where", ["/version", "/apis$", r"^/api/v1/nodes", "/configmaps/"])
+def test_ctrl_c_waits_for_no_answer(api: ApiServerDouble, tmp_path: Path, where: str) -> None:
+    api.items.append(pod("named", [container(args=["--config", "/etc/vllm/c.yaml"], **CONFIG)], spec=VOLUME))
+    api.faults = [Fault(where, delay=20)]
+    needed = (where, r"^/api/v1/pods") if "nodes" in where else (where,)
+
+    def press() -> None:
+        while not all(api.count(pattern) for pattern in needed):
+            time.sleep(0.02)
+        time.sleep(0.2)  # for the answers that are not delayed
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    began = time.monotonic()
+    if where in ("/version", "/apis$"):
+        with pytest.raises(KeyboardInterrupt):
+            live(api, tmp_path, timeout_seconds=30, allow_exec=False)
+    else:
+        snapshot = live(api, tmp_path, timeout_seconds=30, allow_exec=False, collect_runtime=False)
+        assert any(entry.why == "the scan was interrupted" for entry in failures(snapshot))
+    assert time.monotonic() - began < 10
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_deadline_that_passes_before_the_first_answer_is_told(api: ApiServerDouble, tmp_path: Path) -> None:
+    with pytest.raises(ClusterUnreachable, match=r"the deadline of 0\.001 s has passed before it answered"):
+        live(api, tmp_path, deadline_seconds=0.001)
 
 
 def test_the_order_of_everything_does_not_depend_on_timing(api: ApiServerDouble, tmp_path: Path) -> None:

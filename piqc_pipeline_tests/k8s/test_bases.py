@@ -62,8 +62,11 @@ def test_scan_role_reads_only_and_reads_no_secret() -> None:
     rules = one("rbac", "ClusterRole", "piqc-read")["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list"}
     resources = {resource for rule in rules for resource in rule["resources"]}
-    assert not resources & {"secrets", "configmaps", "pods/exec", "pods/log", "pods/proxy", "*"}
+    assert not resources & {"secrets", "configmaps", "pods/exec", "pods/log", "pods/proxy", "services/proxy", "*"}
     assert {"nodes", "pods", "deployments", "statefulsets", "leaderworkersets", "resourceclaims"} <= resources
+
+
+OPTIONAL_ROLES = ("rbac/exec", "rbac/pods-proxy", "rbac/services-proxy")
 
 
 def test_roles_grant_what_a_scan_reads_and_nothing_else() -> None:
@@ -78,13 +81,17 @@ def test_roles_grant_what_a_scan_reads_and_nothing_else() -> None:
     read = granted("rbac")
     assert read == {(listing.group, listing.plural) for listing in ALL_LISTINGS} | {("", "namespaces")}
     everything = {f"{name}.{group}" if group else name for group, name in read}
-    everything |= {name for base in ("rbac/exec", "rbac/pods-proxy") for _, name in granted(base)}
+    everything |= {name for base in OPTIONAL_ROLES for _, name in granted(base)}
     assert {row.resource for row in needed(ScanOptions())} <= everything
 
 
 @pytest.mark.parametrize(
     ("base", "resource", "verbs"),
-    [("rbac/exec", "pods/exec", ["create", "get"]), ("rbac/pods-proxy", "pods/proxy", ["get"])],
+    [
+        ("rbac/exec", "pods/exec", ["create", "get"]),
+        ("rbac/pods-proxy", "pods/proxy", ["get"]),
+        ("rbac/services-proxy", "services/proxy", ["get"]),
+    ],
 )
 def test_optional_role_grants_exactly_one_thing(base: str, resource: str, verbs: list[str]) -> None:
     (role,) = [document for document in rendered(base) if document["kind"] == "ClusterRole"]
