@@ -19,14 +19,6 @@ BETA_WARNING = "ignore:Parameter `backfill_policy`"
 """Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines."""
 DEMO_DIR = Path("piqc-demo")
 PLAN_HOURS = (0, 1, 2, 3, 4, 5)
-MODELS = {
-    "ensemble": "ours",
-    "prophet": "Prophet",
-    "last_value": "last value",
-    "same_time_yesterday": "yesterday",
-    "sma_60": "60-min mean",
-}
-
 BINDING = {
     "fc50": "median forecast",
     "fcq": "likely peak",
@@ -140,13 +132,15 @@ def _print_outcome(outcome: Any) -> None:
 def _print_errors(artifact: "PredictorArtifact") -> None:
     from rich.table import Table
 
+    from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
+
     shown = Table(title="FORECAST: MAE of 30-minute forecasts, last 24 h, points of utilization", title_justify="left")
     shown.add_column("Workload")
-    for name in MODELS.values():
-        shown.add_column(name, justify="right")
+    for name in COMPARED:
+        shown.add_column(MODEL_LABELS[name], justify="right")
     shown.add_column("accepted")
     for workload, forecast in artifact.workloads.items():
-        errors = (forecast.scores.get(name, {}).get("30m") for name in MODELS)
+        errors = (forecast.scores.get(name, {}).get(LAST_DAY_30M) for name in COMPARED)
         cells = ["?" if error is None or error.mae_pp is None else f"{error.mae_pp:.2f}" for error in errors]
         shown.add_row(_short(workload), *cells, "yes" if forecast.accepted else "no")
     _print_table(shown)

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from piqc_pipeline.settings import Settings
 
 
-SHOWN_MODELS = {
-    "ensemble": "ours",
-    "prophet": "Prophet",
-    "last_value": "last",
-    "same_time_yesterday": "yesterday",
-    "sma_60": "SMA-60",
-}
-
-
 DURATION = Duration(least_seconds=1)
 
 
@@ -148,7 +139,7 @@ def _previous(model: Path) -> "dict[str, WorkloadForecast]":
 
 
 def _show_candidate(candidate: "CandidateModel", output: str) -> None:
-    from piqc_pipeline.forecast.model import LAST_DAY_30M
+    from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
 
     rows = []
     for name, entry in candidate.workloads.items():
@@ -163,6 +154,8 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
                 "mae_demand": {model: score.mae_demand for model, score in figures.items() if score},
                 "coverage_q90": entry.coverage_q90,
                 "reasons": list(entry.reasons),
+                "drifted": entry.drift.drifted if entry.drift else None,
+                "drift": entry.drift.detail if entry.drift else None,
             }
         )
     if output == "json":
@@ -173,7 +166,7 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     from rich.text import Text
 
     table = Table(title="30-minute error over the last 24 h, points of utilization")
-    for title in ("workload", "accepted", *SHOWN_MODELS.values(), "coverage"):
+    for title in ("workload", "accepted", *(MODEL_LABELS[model] for model in COMPARED), "coverage"):
         is_name = title == "workload"
         table.add_column(title, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
     for row in rows:
@@ -182,7 +175,7 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
         table.add_row(
             Text(_short(str(row["workload"]))),
             "yes" if row["accepted"] else "no",
-            *(_cell(errors.get(model)) for model in SHOWN_MODELS),
+            *(_cell(errors.get(model)) for model in COMPARED),
             "unknown" if coverage is None else f"{coverage:.0%}",
         )
     console = Console()
@@ -191,6 +184,8 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
         reasons: Any = row["reasons"]
         if reasons:
             console.print(Text(f"{row['workload']}: {'; '.join(reasons)}"))
+        if row["drifted"]:
+            console.print(Text(f"{row['workload']} has drifted: {row['drift']}"))
     for name, reason in candidate.failed.items():
         console.print(Text(f"{name} has no forecast: {reason}"))
 
@@ -379,6 +374,7 @@ def list_command(data_dir: Path | None, output: str) -> int:
                 "trained_at": one.trained_at.isoformat(),
                 "accepted": one.accepted,
                 "rejected": one.rejected,
+                "drifted": one.drifted,
                 "current": one.is_current,
             }
             for one in kept
@@ -387,7 +383,7 @@ def list_command(data_dir: Path | None, output: str) -> int:
         return EXIT_DONE
     for one in kept:
         mark = "*" if one.is_current else " "
-        click.echo(f"{mark} {one.version}  accepted {one.accepted}, rejected {one.rejected}")
+        click.echo(f"{mark} {one.version}  accepted {one.accepted}, rejected {one.rejected}, drifted {one.drifted}")
     if not kept:
         click.echo("no artifact was promoted yet; run `piqc train`", err=True)
     return EXIT_DONE

@@ -26,6 +26,7 @@ CHECKS = {
     "beats_reference": "The forecast is no worse than the last value, by more than 1 %.",
     "interval_coverage": "The 90 % level holds about nine times in ten.",
 }
+DRIFT = {"forecast_holds": "Demand since the last run came as the forecast in use then had said."}
 BLOCKING = ("mae_below_10_pp", "beats_reference")
 
 
@@ -46,7 +47,7 @@ def demand_model(gpu_utilization: Any) -> Any:
     return join_shards(split_demand(gpu_utilization).map(train_one_shard).collect())
 
 
-@dg.multi_asset_check(name="demand_model_checks", specs=checks_of("demand_model", CHECKS, blocking=BLOCKING))
+@dg.multi_asset_check(name="demand_model_checks", specs=checks_of("demand_model", CHECKS | DRIFT, blocking=BLOCKING))
 def demand_model_checks(pipeline: dg.ResourceParam[Pipeline]) -> Iterator[dg.AssetCheckResult]:
     """Reads the verdicts of the candidate that was written last."""
     from piqc_pipeline.forecast.artifact import load
@@ -54,13 +55,30 @@ def demand_model_checks(pipeline: dg.ResourceParam[Pipeline]) -> Iterator[dg.Ass
     try:
         candidate = load(pipeline.model_dir / "candidate")
     except PiqcError as error:
-        for name in CHECKS:
+        for name in CHECKS | DRIFT:
             yield verdict(
                 name, False, measured=None, limit="a candidate", unit="", says=str(error), blocking=name in BLOCKING
             )
         return
     for name in CHECKS:
         yield _over_workloads(name, candidate)
+    yield _drift(candidate)
+
+
+def _drift(candidate: "PredictorArtifact") -> dg.AssetCheckResult:
+    """Warns where demand has left the forecast that was in use; unknown, and no failure, at the first run."""
+    drifts = {name: entry.drift for name, entry in candidate.workloads.items() if entry.drift is not None}
+    judged = [drift for drift in drifts.values() if drift.drifted is not None]
+    left = {name: drift for name, drift in drifts.items() if drift.drifted}
+    says = "; ".join(f"{name}: {drift.detail}" for name, drift in list(left.items())[:5])
+    return verdict(
+        "forecast_holds",
+        not left,
+        measured=len(left) if judged else None,
+        limit=0,
+        unit=f"drifted workloads, of {len(judged)} judged",
+        says=says or ("All forecasts held." if judged else "No forecast of a run before has met a day of demand yet."),
+    )
 
 
 def _over_workloads(name: str, candidate: "PredictorArtifact") -> dg.AssetCheckResult:

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from piqc_pipeline.forecast.policy import TrainPolicy
     from piqc_pipeline.settings import Settings
 
-MODELS = {
-    "ensemble": "forecast",
-    "prophet": "Prophet alone",
-    "last_value": "last value",
-    "same_time_yesterday": "same time yesterday",
-    "sma_60": "60-minute mean",
-}
-"""The forecast and what it is measured against, as they are shown."""
 LEFT_BEHIND = timedelta(days=1)
 """Shards of a run that failed longer ago than this are removed by the next one."""
 
@@ -165,6 +157,7 @@ def _joined(folder: Path, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
         "errors": errors_of(candidate),
         "forecast": picture("demand and its forecast", plot),
         **numbers(headline),
+        "drift": drift_of_each(candidate),
         "not_trained": table(["workload", "why"], list(candidate.failed.items())),
         "trained_at": dg.MetadataValue.text(candidate.trained_at.isoformat()),
         "folder": dg.MetadataValue.path(written),
@@ -172,45 +165,34 @@ def _joined(folder: Path, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
 
 
 def headline_of(candidate: "CandidateModel") -> dict[str, float | None]:
-    """Figures that are plotted over time: medians over workloads, of each model and of the calibration.
-
-    `error_growth` is drift: the error of the last 24 hours over that of all scored days; above 1 it grows.
-    """
+    """Figures that are plotted over time: medians over workloads, of each model and of the calibration; counts."""
     from statistics import median
 
-    from piqc_pipeline.forecast.model import DAYS_30M, ENSEMBLE, LAST_DAY_30M
+    from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M
 
     figures: dict[str, float | None] = {}
     forecasts = list(candidate.workloads.values())
-    for model in MODELS:
+    for model in COMPARED:
         scores = [one.scores[model][LAST_DAY_30M] for one in forecasts if LAST_DAY_30M in one.scores.get(model, {})]
         for figure in ("mae_pp", "rmse_pp", "mae_demand", "rmse_demand"):
             known = [value for score in scores if (value := getattr(score, figure)) is not None]
             figures[f"{figure}_{model}"] = median(known) if known else None
-    pairs = [
-        (one.scores.get(ENSEMBLE, {}).get(LAST_DAY_30M), one.scores.get(ENSEMBLE, {}).get(DAYS_30M))
-        for one in forecasts
-    ]
-    growth = [
-        last.mae_demand / days.mae_demand
-        for last, days in pairs
-        if last and days and last.mae_demand and days.mae_demand
-    ]
     covered = [one.coverage_q90 for one in forecasts if one.coverage_q90 is not None]
-    figures["error_growth"] = median(growth) if growth else None
     figures["coverage_q90"] = median(covered) if covered else None
     figures["workloads_accepted"] = len(candidate.accepted)
     figures["workloads_rejected"] = len(candidate.rejected)
+    judged = [one.drift.drifted for one in forecasts if one.drift and one.drift.drifted is not None]
+    figures["workloads_drifted"] = sum(judged) if judged else None
     return figures
 
 
 def errors_of(candidate: "CandidateModel") -> dg.MetadataValue:
     """The table of errors 30 minutes ahead over the last 24 hours, in points of utilization."""
-    from piqc_pipeline.forecast.model import LAST_DAY_30M
+    from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
 
     rows: list[list[object]] = []
     for forecast in candidate.workloads.values():
-        scores = [forecast.scores.get(model, {}).get(LAST_DAY_30M) for model in MODELS]
+        scores = [forecast.scores.get(model, {}).get(LAST_DAY_30M) for model in COMPARED]
         own = scores[0]
         rows.append(
             [
@@ -223,5 +205,23 @@ def errors_of(candidate: "CandidateModel") -> dg.MetadataValue:
                 "; ".join(forecast.reasons),
             ]
         )
-    header = ["workload", "accepted", *(f"MAE {shown}, pp" for shown in MODELS.values())]
-    return table([*header, "RMSE forecast, pp", "MAE forecast, replicas", "coverage of q90", "why not"], rows)
+    header = ["workload", "accepted", *(f"MAE {MODEL_LABELS[model]}, pp" for model in COMPARED)]
+    return table([*header, "RMSE ensemble, pp", "MAE ensemble, replicas", "coverage of q90", "why not"], rows)
+
+
+def drift_of_each(candidate: "CandidateModel") -> dg.MetadataValue:
+    """The forecast of the run before beside what came, those that demand has left first."""
+    rows = [
+        [
+            workload,
+            {True: "yes", False: "no", None: "unknown"}[forecast.drift.drifted],
+            forecast.drift.mae_demand,
+            forecast.drift.expected_mae_demand,
+            forecast.drift.inside_share,
+        ]
+        for workload, forecast in candidate.workloads.items()
+        if forecast.drift is not None
+    ]
+    rows.sort(key=lambda row: row[1] != "yes")
+    header = ["workload", "drifted", "MAE of a day ahead, replicas", "expected MAE, replicas", "share in q10-q90"]
+    return table(header, rows) if rows else dg.MetadataValue.text("no forecast was in use before")

@@ -85,6 +85,7 @@ class ArtifactVersion:
         trained_at: UTC.
         accepted: Workloads with an accepted forecast.
         rejected: The others.
+        drifted: Workloads whose demand had left the forecast before.
         is_current: Whether it is the one in use.
     """
 
@@ -92,6 +93,7 @@ class ArtifactVersion:
     trained_at: datetime
     accepted: int
     rejected: int
+    drifted: int
     is_current: bool
 
 
@@ -250,7 +252,9 @@ def versions_in(model_folder: Path) -> list[ArtifactVersion]:
             continue
         accepted = sum(entry.accepted for entry in artifact.workloads.values())
         rejected = len(artifact.workloads) - accepted + len(artifact.failed)
-        found.append(ArtifactVersion(place.name, artifact.trained_at, accepted, rejected, place.resolve() == current))
+        drifted = sum(bool(entry.drift and entry.drift.drifted) for entry in artifact.workloads.values())
+        is_current = place.resolve() == current
+        found.append(ArtifactVersion(place.name, artifact.trained_at, accepted, rejected, drifted, is_current))
     return found
 
 

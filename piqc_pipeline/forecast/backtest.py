@@ -17,7 +17,7 @@ from piqc_pipeline.forecast.intervals import HIGH, Calibration, coverage, pinbal
 from piqc_pipeline.forecast.members import Member, Night, Season
 from piqc_pipeline.forecast.members.prophet import SPECIFICATION, ProphetSettings, fit_prophet
 from piqc_pipeline.forecast.members.residuals import PlainSeason
-from piqc_pipeline.forecast.model import PROPHET, PROPHET_SPECIFICATION
+from piqc_pipeline.forecast.model import LAST_VALUE, PROPHET, PROPHET_SPECIFICATION, SAME_TIME_YESTERDAY, SMA60
 from piqc_pipeline.forecast.rolling import Replay, replay, targets
 from piqc_pipeline.forecast.series import DemandSeries
 
@@ -32,12 +32,12 @@ ADAPTING_DAYS = 1.0
 
 
 OURS, WITHOUT_PROPHET = "ours", "ours_without_prophet"
-LAST, YESTERDAY, SMA60 = "last", "yesterday", "sma60"
+LAST, YESTERDAY = "last", "yesterday"
 PROPHET_SPEC, PROPHET_FLAT = "prophet_spec", "prophet_flat"
 PUBLISHED = {
-    "last_value": LAST,
-    "same_time_yesterday": YESTERDAY,
-    "sma_60": SMA60,
+    LAST_VALUE: LAST,
+    SAME_TIME_YESTERDAY: YESTERDAY,
+    SMA60: SMA60,
     PROPHET: PROPHET_FLAT,
     PROPHET_SPECIFICATION: PROPHET_SPEC,
 }
@@ -246,7 +246,7 @@ def _quantile_scores(played: Replay, first: int, scale: float) -> tuple[dict[str
     grid, origins = played.grid, played.origins
     left_out = (*REFERENCES, PROPHET_SPECIFICATION)
     bases = {OURS: played.combine(origins, played.short, without=left_out)}
-    bases[LAST] = played.short[:, :, played.names.index("last_value")]
+    bases[LAST] = played.short[:, :, played.names.index(LAST_VALUE)]
     largest = np.maximum.accumulate(grid.values)[np.maximum(origins - 1, 0)]
     begin = int(np.searchsorted(origins, first - round(ADAPTING_DAYS * grid.day)))
     scored = origins >= first

@@ -3,17 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from piqc_pipeline.forecast.model import DAYS_5H, DAYS_30M, LAST_DAY_30M, Score, WorkloadForecast
+from piqc_pipeline.forecast.model import DAYS_5H, DAYS_30M, LAST_DAY_30M, MODEL_LABELS, Score, WorkloadForecast
 
-MODELS = {
-    "ensemble": "ensemble (weighted center)",
-    "ensemble_without_prophet": "ensemble without Prophet",
-    "prophet": "Prophet alone",
-    "last_value": "last value",
-    "same_time_yesterday": "same time yesterday",
-    "sma_60": "60-minute moving average",
-    "constant": "a constant (the median before)",
-}
 HORIZONS = {LAST_DAY_30M: "30 min, last 24 h", DAYS_30M: "30 min, all scored days", DAYS_5H: "5 h, all scored days"}
 
 
@@ -39,7 +30,8 @@ def model_card(
         f"{accepted} of {len(workloads) + len(failed)} workloads are accepted; the others stay reactive.",
         "",
         "Errors are of rolling forecasts on days kept from training: MAE / RMSE in percentage points of utilization",
-        "(demand / ready replicas) where replicas are known, and in demand units. A constant is shown for scale.",
+        "(demand / ready replicas) where replicas are known, and in demand units. A constant (the",
+        "median of two weeks) is shown for scale.",
         "",
     ]
     lines += [f"- `{name}` has no forecast: {reason}" for name, reason in failed.items()]
@@ -60,10 +52,12 @@ def _workload(name: str, entry: WorkloadForecast) -> list[str]:
         f"- lead window: {entry.lead_seconds} s; valid until {entry.valid_until:%Y-%m-%d %H:%M} UTC",
     ]
     lines += [f"- note: {note}" for note in data.notes]
+    if entry.drift is not None:
+        lines.append(f"- drift: {entry.drift.detail}")
     lines += [f"- check `{check.name}`: {_mark(check.passed)} ({check.detail})" for check in entry.checks]
     if entry.scores:
         lines += ["", "| model | " + " | ".join(HORIZONS.values()) + " |", "|---" * (len(HORIZONS) + 1) + "|"]
-        for model, label in MODELS.items():
+        for model, label in MODEL_LABELS.items():
             if model in entry.scores:
                 cells = (_cell(entry.scores[model].get(key), entry.unit) for key in HORIZONS)
                 lines.append(f"| {label} | " + " | ".join(cells) + " |")

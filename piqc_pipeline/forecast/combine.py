@@ -86,34 +86,42 @@ class Losses:
     newest: Ints
 
 
-def rolling_losses(errors: Floats, origins: Ints, day: int) -> tuple[Floats, Floats]:
+def rolling_losses(errors: Floats, origins: Ints, day: int, before: Losses | None = None) -> tuple[Floats, Floats]:
     """Weighted sums and weights after each origin.
 
     Args:
         errors: Mean absolute error of each path inside each bucket, shape (origins, members, buckets); NaN unknown.
         origins: Ascending origins.
         day: Buckets of a day.
+        before: Losses that the errors come on top of: of the first members, with `newest` among or before the origins.
 
     Returns:
         Two arrays of shape (half-lives, origins, members, buckets); entry i holds origins 0..i, scaled to origin i.
+        After `before`, only entries from its `newest` on mean something.
     """
     age_days = (origins - origins[0]) / day
     known = np.isfinite(errors)
+    if before is not None:
+        known &= origins[:, None, None] > before.newest
     clean = np.where(known, errors, 0.0)
     sums, weights = [], []
-    for half_life in HALF_LIVES_DAYS:
-        sums.append(_decayed_sums(clean, age_days, half_life))
-        weights.append(_decayed_sums(known.astype(np.float64), age_days, half_life))
+    for position, half_life in enumerate(HALF_LIVES_DAYS):
+        carried = np.zeros((2, *errors.shape[1:]))
+        if before is not None:
+            grown = 0.5 ** ((origins[0] - before.newest) / day / half_life)
+            members = before.sums.shape[1]
+            carried[:, :members] = before.sums[position] * grown, before.weights[position] * grown
+        sums.append(_decayed_sums(clean, age_days, half_life, carried[0]))
+        weights.append(_decayed_sums(known.astype(np.float64), age_days, half_life, carried[1]))
     return np.stack(sums), np.stack(weights)
 
 
-def _decayed_sums(values: Floats, age_days: Floats, half_life: float) -> Floats:
-    """Sums along the first axis in which each value halves every half-life.
+def _decayed_sums(values: Floats, age_days: Floats, half_life: float, carried: Floats) -> Floats:
+    """Sums along the first axis, on top of `carried`, in which each value halves every half-life.
 
     Worked out in stretches of `STRETCH_HALF_LIVES`: the factor of a whole year would not fit a float.
     """
     result = np.empty(values.shape)
-    carried = np.zeros(values.shape[1:])
     stretch = np.floor(age_days / (half_life * STRETCH_HALF_LIVES))
     edges = [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), len(values)]
     for begin, stop in zip(edges[:-1], edges[1:], strict=True):

@@ -4,13 +4,10 @@ The comparison is with the table as it was issued, not with its refreshes: it te
 describe the workload, which a refresh hides.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from piqc_pipeline.forecast.grid import Floats
-from piqc_pipeline.forecast.model import DAYS_5H, ENSEMBLE, WorkloadForecast
+from piqc_pipeline.forecast.model import DAYS_5H, ENSEMBLE, Drift, WorkloadForecast
 from piqc_pipeline.forecast.series import DemandSeries
 
 COMPARED_HOURS = 24.0
@@ -18,71 +15,41 @@ LEAST_POINTS = 12
 DRIFT_RATIO = 2.0
 """Day-ahead errors reach twice the card's 5-hour error at the day's end; a whole day beyond it is a change."""
 
-
-@dataclass(frozen=True)
-class Drift:
-    """A stored forecast beside what came.
-
-    Attributes:
-        workload: Id.
-        points: Buckets compared, at most the first 24 h of the table.
-        mae_demand: Mean absolute error of the table's median, demand units; None under `LEAST_POINTS` buckets.
-        bias_demand: Mean of forecast minus demand: negative where demand was higher.
-        expected_mae_demand: The card's error 5 hours ahead.
-        yesterday_mae_demand: Error of the day before, repeated, on the same buckets; None where it was not measured.
-        coverage_q90: Share of buckets at or under the table's q90.
-        drifted: Whether the error is over `DRIFT_RATIO` times the expected one and worse than yesterday's; None if
-            unknown.
-        detail: One sentence for a person.
-    """
-
-    workload: str
-    points: int
-    mae_demand: float | None
-    bias_demand: float | None
-    expected_mae_demand: float | None
-    yesterday_mae_demand: float | None
-    coverage_q90: float | None
-    drifted: bool | None
-    detail: str
-
-
-def drifts(stored: Mapping[str, WorkloadForecast], series: Iterable[DemandSeries]) -> list[Drift]:
-    """One comparison for every series that has a stored forecast, sorted by workload."""
-    found = [drift_of(stored[one.workload], one) for one in series if one.workload in stored]
-    return sorted(found, key=lambda drift: drift.workload)
+LEAST_INSIDE = 0.5
+"""Of the buckets 80 % should lie between q10 and q90; misses of one day go together, so that a usual day has 60 %."""
 
 
 def drift_of(entry: WorkloadForecast, series: DemandSeries) -> Drift:
-    """The stored forecast of a workload beside its demand."""
+    """The stored forecast of a workload beside its demand.
+
+    It has drifted where the day's error is more than `DRIFT_RATIO` times what the card promised and fewer than
+    `LEAST_INSIDE` of the buckets lie in the table's interval: the first alone is a restless day that the interval knew
+    of, the second alone a tight interval around a small error.
+    """
     table = entry.table
     steps = min(len(table.q50), round(COMPARED_HOURS * 3600 / table.step_seconds))
-    median, high = np.array(table.q50[:steps]), np.array(table.q90[:steps])
+    median, high, low = (np.array(column[:steps]) for column in (table.q50, table.q90, table.lower))
     actual = _demand_at(series, table.start.timestamp(), table.step_seconds, steps)
-    before = _demand_at(series, table.start.timestamp() - 86_400, table.step_seconds, steps)
     known = np.isfinite(actual)
+    points = int(known.sum())
     score = entry.scores.get(ENSEMBLE, {}).get(DAYS_5H)
     expected = score.mae_demand if score else None
-    if known.sum() < LEAST_POINTS:
-        detail = (
-            f"only {int(known.sum())} buckets of demand came since {table.start:%Y-%m-%d %H:%M} UTC: too few to tell"
-        )
-        return Drift(entry.workload, int(known.sum()), None, None, expected, None, None, None, detail)
+    since = f"{table.start:%Y-%m-%d %H:%M} UTC"
+    if points < LEAST_POINTS:
+        detail = f"only {points} buckets of demand came since {since}: too few to tell whether the forecast holds"
+        return Drift(table.start, points, None, None, expected, None, None, detail)
     error = median[known] - actual[known]
     mae = float(np.abs(error).mean())
-    both = known & np.isfinite(before)
-    yesterday = float(np.abs(before[both] - actual[both]).mean()) if both.any() else None
-    covered = float((actual[known] <= high[known]).mean())
-    drifted = None if expected is None else mae > DRIFT_RATIO * expected and (yesterday is None or mae > yesterday)
-    verdict = "cannot be judged" if drifted is None else "has drifted" if drifted else "holds"
+    inside = float(((actual[known] >= low[known]) & (actual[known] <= high[known])).mean())
+    drifted = None if expected is None else mae > DRIFT_RATIO * expected and inside < LEAST_INSIDE
+    verdict = "cannot be judged" if drifted is None else "was left by demand" if drifted else "holds"
+    promised = "unknown" if expected is None else format(expected, ".3g")
     detail = (
-        f"the forecast of {table.start:%Y-%m-%d %H:%M} UTC {verdict}: wrong by {mae:.3g} {entry.unit} over "
-        f"{int(known.sum())} buckets, {'unknown' if expected is None else format(expected, '.3g')} expected, "
-        f"{'unknown' if yesterday is None else format(yesterday, '.3g')} by repeating the day before"
+        f"the forecast of {since} {verdict}: wrong by {mae:.3g} {entry.unit} over {points} buckets, "
+        f"{promised} expected; "
+        f"{inside:.0%} of them between q10 and q90, 80% expected"
     )
-    return Drift(
-        entry.workload, int(known.sum()), mae, float(error.mean()), expected, yesterday, covered, drifted, detail
-    )
+    return Drift(table.start, points, mae, float(error.mean()), expected, inside, drifted, detail)
 
 
 def _demand_at(series: DemandSeries, start_seconds: float, step_seconds: int, steps: int) -> Floats:

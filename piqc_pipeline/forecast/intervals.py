@@ -31,6 +31,8 @@ LEVEL_LIMITS = (0.02, 0.995)
 SCALE_FLOOR_SHARE = 0.02
 LEAST_RESIDUALS = 12
 HIGH = 0.9
+UPPER_PART = 2.0
+"""Residuals weighed beforehand, over those that a quantile needs where all weigh the same and the level is its own."""
 
 
 def window_maximum(paths: Floats, steps: int) -> Floats:
@@ -90,52 +92,114 @@ class Calibration:
         """Normalizes the residuals."""
         self.residuals = (self.actual - self.peaks) / scale_of(self.peaks, self.largest)
 
-    def run(self, quantile: float, first: int, start_level: float | None = None) -> Calibrated:
+    def run(
+        self, quantile: float, first: int, start_level: float | None = None, given: Sequence[float] = ()
+    ) -> Calibrated:
         """Quantile at every origin from position `first` on, with the level adapting as origins finish.
 
         Args:
             quantile: Target share of maxima at or under the result.
             first: Position of the first origin.
             start_level: Level to start with; the target itself if None.
+            given: Quantiles that were given at the origins right before `first`, oldest first.
         """
         count = len(self.origins)
         quantiles, levels = np.full(count, np.nan), np.full(count, np.nan)
+        quantiles[first - len(given) : first] = given
         level = quantile if start_level is None else start_level
+        actual, peaks, largest = self.actual.tolist(), self.peaks.tolist(), self.largest.tolist()
         for begin in range(first, count, self.day):
             block = range(begin, min(begin + self.day, count))
-            ranked, cumulative = self._weights(block)
+            ranked = self._ranked(block, 1 - quantile)
             for row, position in enumerate(block):
                 done = position - self.steps
-                if done >= first and np.isfinite(self.actual[done]) and np.isfinite(quantiles[done]):
-                    level = adapted(level, bool(self.actual[done] > quantiles[done]), quantile)
+                if done >= 0 and math.isfinite(actual[done]) and math.isfinite(quantiles[done]):
+                    level = adapted(level, actual[done] > quantiles[done], quantile)
                 levels[position] = level
-                total = cumulative[row, -1] if len(ranked) else 0.0
-                if total <= 0:
-                    continue
-                chosen = min(int(np.searchsorted(cumulative[row], level * total)), len(ranked) - 1)
-                peak, scale = self.peaks[position], scale_of(self.peaks[position], self.largest[position])
-                quantiles[position] = max(0.0, float(peak + ranked[chosen] * scale))
+                residual = ranked.quantile(row, level) if ranked else None
+                if residual is not None:
+                    peak = peaks[position]
+                    quantiles[position] = max(0.0, peak + residual * scale_at(peak, largest[position]))
         return Calibrated(quantiles, levels)
 
-    def _weights(self, block: range) -> tuple[Floats, Floats]:
-        """Residuals that any origin of the block may use, sorted, and their cumulative weights for each origin.
+    def _ranked(self, block: range, share: float) -> "Ranked | None":
+        """Residuals that any origin of the block may use; those of the upper `share` sorted and weighed beforehand.
 
         An origin sees residuals whose window had ended by then and that are at most a week old.
         """
         week = round(RESIDUAL_DAYS * self.day)
         low, high = max(0, block.start - week), max(0, block.stop - self.steps)
-        positions = np.arange(low, high)
-        positions = positions[np.isfinite(self.residuals[positions])]
-        if len(positions) < LEAST_RESIDUALS:
-            return np.empty(0), np.empty((len(block), 0))
-        positions = positions[np.argsort(self.residuals[positions], kind="stable")]
-        here = np.array(block)[:, None]
-        age = here - positions[None, :]
-        seen = (age >= self.steps) & (age <= week)
-        recency = 2.0 ** ((positions - positions.max()) / (AGE_HALF_LIFE_DAYS * self.day))
-        weight = np.where(seen, clock_kernel(self.day)[age % self.day] * recency[None, :], 0.0)
-        weight[seen.sum(axis=1) < LEAST_RESIDUALS] = 0.0
-        return self.residuals[positions], np.cumsum(weight, axis=1)
+        known = np.isfinite(self.residuals[low:high])
+        if known.sum() < LEAST_RESIDUALS:
+            return None
+        offsets = np.flatnonzero(known)
+        recency = np.where(known, 2.0 ** ((np.arange(high - low) - offsets[-1]) / (AGE_HALF_LIFE_DAYS * self.day)), 0.0)
+        # Weight by age, nothing for windows that have not ended or are too old: one look-up an element.
+        kernel = np.zeros(week + 1)
+        kernel[self.steps :] = clock_kernel(self.day)[np.arange(self.steps, week + 1) % self.day]
+        reach = block.start - low  # age of the oldest residual at the first origin
+        padded = np.concatenate([np.zeros(week - reach), recency, np.zeros(block.stop - high)])
+        totals = np.correlate(padded, kernel[::-1], "valid")
+        counts = prefix_counts(padded > 0)
+        seen = counts[week + 1 - self.steps : week + 1 - self.steps + len(block)] - counts[: len(block)]
+        order = np.argsort(-self.residuals[low:high][offsets], kind="stable")
+        return Ranked(
+            self.residuals[low:high][offsets[order]],
+            offsets[order],
+            recency,
+            np.concatenate([np.zeros(len(block)), kernel, np.zeros(len(block))]),
+            reach + len(block),
+            np.where(seen < LEAST_RESIDUALS, 0.0, totals[: len(block)]),
+            share,
+        )
+
+
+class Ranked:
+    """Residuals from the largest down and what each weighs at each origin of a block.
+
+    A high quantile needs the upper part only, so that the weights of the others are not worked out.
+    """
+
+    def __init__(
+        self, values: Floats, offsets: Ints, recency: Floats, kernel: Floats, origin: int, totals: Floats, share: float
+    ) -> None:
+        """Weighs the upper part for all origins.
+
+        Args:
+            values: Residuals, largest first.
+            offsets: Where each lies in `recency`.
+            recency: Weight by how old a residual is.
+            kernel: Weight by age in steps; index 0 is `origin` minus the block's first age.
+            origin: Index in `kernel` of the age of offset 0 at the first origin.
+            totals: Sum of all weights at each origin; 0 where there are too few.
+            share: Share of the weight that is looked up, at most.
+        """
+        self._values, self._offsets, self._recency = values, offsets, recency
+        self._kernel, self._origin = kernel, origin
+        self._totals = totals.tolist()
+        top = min(len(values), math.ceil(UPPER_PART * share * len(values)) + LEAST_RESIDUALS)
+        # A residual's age grows by one from origin to origin: its weights are a stretch of the kernel.
+        stretches = np.lib.stride_tricks.sliding_window_view(kernel, len(totals))[origin - offsets[:top]]
+        self._upper = np.cumsum(stretches * recency[offsets[:top], None], axis=0).T.copy()
+
+    def quantile(self, row: int, level: float) -> float | None:
+        """The smallest residual with at least `level` of the weight at or under it; None with too few residuals."""
+        total = self._totals[row]
+        if total <= 0:
+            return None
+        above = (1 - level) * total
+        cumulative = self._upper[row]
+        if above >= cumulative[-1]:  # seldom: the weights lie on the smaller residuals
+            weight = self._kernel[self._origin + row - self._offsets] * self._recency[self._offsets]
+            cumulative = np.cumsum(weight)
+        return float(self._values[min(int(cumulative.searchsorted(above, side="right")), len(self._values) - 1)])
+
+
+def prefix_counts(marks: Bools) -> Ints:
+    """How many of the first 0, 1, 2, ... are marked."""
+    counts = np.zeros(len(marks) + 1, dtype=np.int64)
+    np.cumsum(marks, out=counts[1:])
+    return counts
 
 
 def adapted(level: float, was_above: bool, quantile: float) -> float:

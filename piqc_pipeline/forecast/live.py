@@ -82,7 +82,7 @@ class Live:
         misses: One a window.
         floor: Loss under which members count as equal.
         largest: Largest demand so far.
-        point, peak: Quantiles of normalized misses by horizon bucket (see `tabulate.residual_quantiles`).
+        point, peak: Quantiles of normalized misses by horizon bucket (see `spread.spread_quantiles`).
     """
 
     grid: Grid

@@ -46,6 +46,8 @@ def prediction(entry: WorkloadForecast, now: datetime, horizon_seconds: int) -> 
     table = entry.table
     until = now + timedelta(seconds=horizon_seconds)
     notes = list(entry.reasons)
+    if entry.drift is not None and entry.drift.drifted:
+        notes.append(f"drift: {entry.drift.detail}")
     position = table.index_at(until - timedelta(seconds=1))
     predicted = None
     if now > entry.valid_until:

@@ -19,17 +19,32 @@ PROPHET = "prophet"
 PROPHET_SPECIFICATION = "prophet_specification"
 LAST_VALUE = "last_value"
 SAME_TIME_YESTERDAY = "same_time_yesterday"
+SMA60 = "sma60"
 CONSTANT = "constant"
-"""Names of the models in `WorkloadForecast.scores`; `constant` is the training window's median, for scale."""
+"""Names of the models in `WorkloadForecast.scores`; `constant` is the median of two weeks, for scale."""
+
+MODEL_LABELS = {
+    ENSEMBLE: "ensemble",
+    ENSEMBLE_WITHOUT_PROPHET: "ensemble without Prophet",
+    PROPHET: "Prophet alone",
+    LAST_VALUE: "last value",
+    SAME_TIME_YESTERDAY: "same time yesterday",
+    SMA60: "SMA-60",
+    CONSTANT: "constant",
+}
+"""What a reader calls them, everywhere."""
+COMPARED = (ENSEMBLE, PROPHET, LAST_VALUE, SAME_TIME_YESTERDAY, SMA60)
+"""Those that a short table shows."""
 
 LAST_DAY_30M, DAYS_30M, DAYS_5H = "30m", "30m_days", "5h_days"
 """Keys of each model's scores: rolling 30-minute forecasts over the last 24 h (the specification's figure), the same
 over all scored days, and 5-hour forecasts over all scored days."""
 
 WIRE = ConfigDict(
-    alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, allow_inf_nan=False, extra="forbid"
+    alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, allow_inf_nan=False, extra="ignore"
 )
-"""How these types look as JSON: camel case, no NaN, no unknown field."""
+"""How these types look as JSON: camel case, no NaN. A field that a newer program adds is passed over; a change that an
+older program would misread gets another `SCHEMA_VERSION`."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +160,33 @@ class DataCard:
 
 
 @dataclass(frozen=True)
+class Drift:
+    """The forecast that was in use before, beside what came.
+
+    Attributes:
+        forecast_from: Start of the table that is compared (UTC).
+        points: Buckets compared, at most the first 24 h of the table.
+        mae_demand: Mean absolute error of the table's median, demand units; None under `drift.LEAST_POINTS` buckets.
+        bias_demand: Mean of forecast minus demand: negative where demand was higher.
+        expected_mae_demand: The error 5 hours ahead that the forecast's own card gave; None if unknown.
+        inside_share: Share of buckets between the table's q10 and q90; 0.8 where it holds.
+        drifted: Whether demand has left the forecast; None if it cannot be judged.
+        detail: One sentence for a person.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = WIRE
+
+    forecast_from: datetime
+    points: int
+    mae_demand: float | None
+    bias_demand: float | None
+    expected_mae_demand: float | None
+    inside_share: float | None
+    drifted: bool | None
+    detail: str
+
+
+@dataclass(frozen=True)
 class WorkloadForecast:
     """One workload's forecast with its verdict; `accepted` is False when the plan must stay reactive.
 
@@ -165,7 +207,8 @@ class WorkloadForecast:
         gpus_per_replica: Accelerators of one replica; None if unknown.
         unit: Unit of the table, normally `replicas` (replica-equivalents at 100 %).
         data: What it was made from.
-        state: What a refresh needs (`refresh.RefreshState` as plain JSON values); None for the fallback.
+        state: What a refresh and the next night need (`state`, `journal`), as JSON values; None for the fallback.
+        drift: How the forecast before this one did; None where there was none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = WIRE
@@ -187,6 +230,7 @@ class WorkloadForecast:
     unit: str
     data: DataCard
     state: Mapping[str, Any] | None = None
+    drift: Drift | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The same replay feeds the weights and quantiles of tonight's forecast and the sc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +26,26 @@ from piqc_pipeline.forecast.members.residuals import TRAINING_DAYS
 LOSS_STRIDE_SECONDS = 1800.0
 """Whole paths are replayed every half hour; short ones at every bucket."""
 
+FAR_STRIDE_SECONDS = 6 * 3600.0
+"""Paths of two days are replayed from four origins a day."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a replay goes on, so that days replayed before are not replayed again.
+
+    Attributes:
+        losses: Rolling losses of the members (without references) at `first`.
+        floor: Loss under which members count as equal.
+        earlier: Nights fitted before the first cutoff, oldest first.
+        first: First origin whose short path is wanted; the end of the replay before.
+    """
+
+    losses: Losses
+    floor: float
+    earlier: tuple[Night, ...]
+    first: int
+
 
 @dataclass
 class Replay:
@@ -42,6 +63,10 @@ class Replay:
         nights: The fitted nights, oldest first.
         last: The members fitted at the last cutoff, by name.
         notes: Members that dropped out, with the reason.
+        far_origins: Every `FAR_STRIDE_SECONDS`.
+        far: Some steps of the paths from `far_origins`, shape (far origins, steps, members).
+        far_steps: Which.
+        resumed: Where the replay went on from, or None.
     """
 
     grid: Grid
@@ -55,12 +80,18 @@ class Replay:
     nights: tuple[Night, ...]
     last: dict[str, Predictor]
     notes: tuple[str, ...] = field(default=())
+    far_origins: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    far: Floats = field(default_factory=lambda: np.empty((0, 0, 0)))
+    far_steps: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    resumed: Resumed | None = None
 
-    @property
-    def floor(self) -> Floats:
-        """Loss under which members count as equal, at each origin: from what was known at the first one."""
+    @cached_property
+    def floor(self) -> float:
+        """Loss under which members count as equal: from what was known at the first origin."""
+        if self.resumed is not None:
+            return self.resumed.floor
         past = self.grid.values[: max(1, int(self.origins[0]))]
-        return np.full(len(self.origins), FLOOR_SHARE * float(np.std(past)))
+        return FLOOR_SHARE * float(np.std(past))
 
     def chosen(self, without: Sequence[str] = ()) -> Ints:
         """Positions of the members that take part, some left out."""
@@ -71,9 +102,9 @@ class Replay:
 
         Weights change only when a half-hourly path finishes, so they are made once for each of those.
         """
-        sums, counts = rolling_losses(self.errors[:, members], self.long_origins, self.grid.day)
+        sums, counts = (part[:, :, members] for part in self._losses)
         losses = mean_loss(np.moveaxis(sums, 2, 3), np.moveaxis(counts, 2, 3))
-        after = np.moveaxis(weights_from(np.moveaxis(losses, 1, 2), float(self.floor[0])), 1, 2)
+        after = np.moveaxis(weights_from(np.moveaxis(losses, 1, 2), self.floor), 1, 2)
         result = np.ones((len(origins), self.buckets.count, len(members)))
         for bucket, end in enumerate(self.buckets.ends):
             newest = np.searchsorted(self.long_origins, origins - end, side="right") - 1
@@ -81,10 +112,16 @@ class Replay:
             result[finished, bucket] = after[newest[finished], bucket]
         return result
 
+    @cached_property
+    def _losses(self) -> tuple[Floats, Floats]:
+        """Rolling sums and weights of every member after each long origin."""
+        before = None if self.resumed is None else self.resumed.losses
+        return rolling_losses(self.errors, self.long_origins, self.grid.day, before)
+
     def losses_at_end(self, members: Ints) -> Losses:
         """Rolling losses of some members as of the last origin."""
         end = int(self.origins[-1])
-        sums, weights = rolling_losses(self.errors[:, members], self.long_origins, self.grid.day)
+        sums, weights = (part[:, :, members] for part in self._losses)
         newest = np.searchsorted(self.long_origins, end - np.array(self.buckets.ends), side="right") - 1
         shape = (sums.shape[0], len(members), self.buckets.count)
         last_sums, last_weights = np.zeros(shape), np.zeros(shape)
@@ -95,18 +132,20 @@ class Replay:
         origins = np.where(newest >= 0, self.long_origins[np.maximum(newest, 0)], self.long_origins[0] - 1)
         return Losses(last_sums, last_weights, origins)
 
-    def combine(self, origins: Ints, paths: Floats, without: Sequence[str] = ()) -> Floats:
+    def combine(self, origins: Ints, paths: Floats, without: Sequence[str] = (), steps: Ints | None = None) -> Floats:
         """The ensemble's path from each origin, shape (origins, horizon).
 
         Args:
             origins: Where the paths start.
             paths: Shape (origins, horizon, members).
             without: Names of members that are left out.
+            steps: Which steps of the paths these are; the first ones if None.
         """
         members = self.chosen(without)
         weights = self.weights(origins, members)
         weights = cold_start(weights, self.grid, origins, int(self.origins[0]), [self.names[i] for i in members])
-        expanded = weights[:, self.buckets.index_of(paths.shape[1])]
+        bucket = self.buckets.index_of(paths.shape[1] if steps is None else int(steps.max()) + 1)
+        expanded = weights[:, bucket if steps is None else bucket[steps]]
         usable = paths[:, :, members]
         absent = ~np.isfinite(usable)
         if absent.any():
@@ -138,6 +177,8 @@ def replay(
     short_horizon: int,
     horizon: int | None = None,
     kept: Mapping[int, Night] | None = None,
+    far_steps: Ints | None = None,
+    resumed: Resumed | None = None,
 ) -> Replay:
     """Fits every member at every cutoff and lets it forecast from every origin until the next.
 
@@ -149,22 +190,26 @@ def replay(
         short_horizon: Steps of the paths from every bucket.
         horizon: Steps of the half-hourly paths; the end of the last horizon bucket if None.
         kept: Fits of earlier runs by cutoff; what they hold is not fitted again.
+        far_steps: Steps of long paths from a few origins; none if None.
+        resumed: Goes on after an earlier replay; the first cutoff then is that of the night before its end.
     """
     buckets = Buckets.of(grid.step_seconds)
     horizon = horizon or buckets.horizon
-    stride = grid.steps(LOSS_STRIDE_SECONDS)
-    origins = np.arange(cutoffs[0], end + 1)
-    long_origins = np.arange(cutoffs[0], end + 1, stride)
-    short = np.full((len(members), len(origins), short_horizon), np.nan)
-    long = np.full((len(members), len(long_origins), horizon), np.nan)
-    nights: list[Night] = []
+    first = cutoffs[0] if resumed is None else resumed.first
+    first_long = cutoffs[0] if resumed is None else int(resumed.losses.newest.min())
+    far_steps = np.empty(0, dtype=np.int64) if far_steps is None else far_steps
+    asked = (
+        _Asked.of(np.arange(first, end + 1), np.arange(short_horizon), len(members)),
+        _Asked.of(np.arange(first_long, end + 1, grid.steps(LOSS_STRIDE_SECONDS)), np.arange(horizon), len(members)),
+        _Asked.of(np.arange(first, end, grid.steps(FAR_STRIDE_SECONDS)), far_steps, len(members)),
+    )
+    nights: list[Night] = [] if resumed is None else list(resumed.earlier)
     last: dict[str, Predictor] = {}
     notes: dict[str, None] = {}
     for position, cutoff in enumerate(cutoffs):
         until = cutoffs[position + 1] if position + 1 < len(cutoffs) else end + 1
         before = (kept or {}).get(cutoff) or Night(grid, cutoff)
         night = replace(before, earlier=tuple(nights[-TRAINING_DAYS:]))
-        inside, inside_long = _between(origins, cutoff, until), _between(long_origins, cutoff, until)
         last = {}
         for index, member in enumerate(members):
             try:
@@ -175,19 +220,52 @@ def replay(
             if predictor is None:
                 continue
             last[member.name] = predictor
-            if inside.stop > inside.start:
-                short[index, inside] = predictor.predict(origins[inside], short_horizon)
-            if inside_long.stop > inside_long.start:
-                long[index, inside_long] = predictor.predict(long_origins[inside_long], horizon)
+            for paths in asked:
+                paths.fill(index, predictor, cutoff, until)
         nights.append(night)
-    short, long = np.moveaxis(short, 0, 2), np.moveaxis(long, 0, 2)
+    short, long, far = (np.moveaxis(one.paths, 0, 2) for one in asked)
+    long_origins = asked[1].origins
     errors = path_errors(grid, long_origins, long, buckets)
     names = tuple(member.name for member in members)
-    return Replay(grid, names, buckets, origins, short, long_origins, long, errors, tuple(nights), last, tuple(notes))
+    return Replay(
+        grid,
+        names,
+        buckets,
+        asked[0].origins,
+        short,
+        long_origins,
+        long,
+        errors,
+        tuple(nights),
+        last,
+        tuple(notes),
+        asked[2].origins,
+        far,
+        far_steps,
+        resumed,
+    )
 
 
-def _between(origins: Ints, first: int, until: int) -> slice:
-    return slice(int(np.searchsorted(origins, first)), int(np.searchsorted(origins, until)))
+@dataclass(frozen=True)
+class _Asked:
+    """Paths that are wanted from some origins: shape (members, origins, steps)."""
+
+    origins: Ints
+    steps: Ints
+    paths: Floats
+
+    @staticmethod
+    def of(origins: Ints, steps: Ints, members: int) -> "_Asked":
+        return _Asked(origins, steps, np.full((members, len(origins), len(steps)), np.nan))
+
+    def fill(self, member: int, predictor: Predictor, first: int, until: int) -> None:
+        """A member's paths from the origins between two cutoffs."""
+        inside = slice(int(np.searchsorted(self.origins, first)), int(np.searchsorted(self.origins, until)))
+        if inside.stop <= inside.start or not len(self.steps):
+            return
+        horizon = int(self.steps[-1]) + 1
+        paths = predictor.predict(self.origins[inside], horizon)
+        self.paths[member, inside] = paths if horizon == len(self.steps) else paths[:, self.steps]
 
 
 def targets(grid: Grid, origins: Ints, horizon: int) -> Floats:

@@ -41,7 +41,7 @@ def decode(text: str) -> Floats:
 def to_plain(live: Live) -> dict[str, Any]:
     """The state as JSON values."""
     grid = live.grid
-    first = max(0, live.end - HISTORY_DAYS * grid.day)
+    first = first_kept(live)
     start = grid.start_seconds + first * grid.step_seconds
     return {
         "version": VERSION,
@@ -78,6 +78,11 @@ def to_plain(live: Live) -> dict[str, Any]:
         "point": encode(live.point.ravel()),
         "peak": encode(live.peak.ravel()),
     }
+
+
+def first_kept(live: Live) -> int:
+    """Bucket of the grid that the kept history begins with."""
+    return max(0, live.end - HISTORY_DAYS * live.grid.day)
 
 
 def kept_nights(plain: Mapping[str, Any] | None, grid: Grid) -> dict[int, Night]:

@@ -4,19 +4,20 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from piqc_pipeline.forecast.ensemble import REFERENCES
 from piqc_pipeline.forecast.grid import Floats, event_factors
 from piqc_pipeline.forecast.intervals import scale_of
 from piqc_pipeline.forecast.live import Live
 from piqc_pipeline.forecast.model import ForecastTable
-from piqc_pipeline.forecast.rolling import Replay, targets
+from piqc_pipeline.forecast.spread import Distances
 
-LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
-SPREAD_DAYS = 7
+MIDDLE = 0.5
 NORMAL_WIDER = 1.2835
 """Distance of the 95 % quantile from the median over that of the 90 % one, for a normal distribution."""
 WIDEST = 3.0
 """Most of that ratio: a handful of large misses must not set the whole night's reserve."""
+HEADROOM = 1.5
+"""Past the lead window, where misses of a level shift weigh on a whole week, quantiles stay under this many times the
+largest demand so far, or under the forecast itself."""
 DIGITS = 6
 
 
@@ -35,15 +36,16 @@ def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = T
     """
     grid = live.grid
     path = live.path(steps + lead)
-    bucket = live.buckets.index_of(steps)
+    bucket = Distances.of(grid.step_seconds).index_of(steps, live.point.shape[1])
     q50 = path[:steps]
     scale = scale_of(q50, live.largest)
     lower = np.maximum(0.0, q50 + np.minimum(0.0, live.point[0][bucket]) * scale)
-    q90 = np.maximum(q50, q50 + live.point[1][bucket] * scale)
+    highest = HEADROOM * live.largest
+    q90 = np.maximum(q50, np.minimum(q50 + live.point[1][bucket] * scale, highest))
     peaks = np.max(np.lib.stride_tricks.sliding_window_view(path, lead)[:steps], axis=1)
     peak_scale = scale_of(peaks, live.largest)
     peak_q50 = np.maximum(0.0, peaks + live.peak[0][bucket] * peak_scale)
-    peak_q90 = peaks + live.peak[1][bucket] * peak_scale
+    peak_q90 = np.minimum(peaks + live.peak[1][bucket] * peak_scale, np.maximum(peaks, highest))
     wider = NORMAL_WIDER
     if live.misses:
         miss = live.misses[0]
@@ -63,44 +65,6 @@ def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = T
         columns = tidy(columns)
     start = datetime.fromtimestamp(grid.start_seconds + live.end * grid.step_seconds, UTC)
     return ForecastTable(start, grid.step_seconds, *(tuple(column) for column in columns.tolist()))
-
-
-def residual_quantiles(played: Replay, lead: int, largest: float) -> tuple[Floats, Floats]:
-    """Quantiles of normalized misses in each horizon bucket, of single buckets and of lead-window maxima.
-
-    Args:
-        played: The replay.
-        lead: Steps of the lead window.
-        largest: Largest demand so far.
-
-    Returns:
-        Two arrays of shape (2, buckets): q10 and q90 of the points, q50 and q90 of the maxima. Zero where nothing is
-        known yet.
-    """
-    grid, buckets = played.grid, played.buckets
-    newest = int(played.origins[-1])
-    hourly = grid.steps(3600)
-    origins = played.long_origins
-    rows = np.flatnonzero((origins >= newest - SPREAD_DAYS * grid.day) & ((newest - origins) % hourly == 0))
-    point, peak = np.zeros((2, buckets.count)), np.zeros((2, buckets.count))
-    if not len(rows):
-        return point, peak
-    paths = played.combine(origins[rows], played.long[rows], without=REFERENCES)
-    actual = targets(grid, origins[rows], buckets.horizon)
-    misses = (actual - paths) / scale_of(paths, largest)
-    wide = min(lead, buckets.horizon)
-    view = np.lib.stride_tricks.sliding_window_view
-    tops, came = view(paths, wide, axis=1).max(axis=-1), view(actual, wide, axis=1).max(axis=-1)
-    peak_misses = (came - tops) / scale_of(tops, largest)
-    for index, (begin, stop) in enumerate(zip(buckets.starts, buckets.ends, strict=True)):
-        point[:, index] = _quantiles(misses[:, begin:stop], (LOW, HIGH), point[:, index - 1])
-        peak[:, index] = _quantiles(peak_misses[:, begin:stop], (MIDDLE, HIGH), peak[:, index - 1])
-    return point, peak
-
-
-def _quantiles(values: Floats, levels: tuple[float, float], otherwise: Floats) -> Floats:
-    known = values[np.isfinite(values)]
-    return np.quantile(known, levels) if len(known) else otherwise
 
 
 def tidy(columns: Floats) -> Floats:

@@ -14,36 +14,23 @@ import numpy as np
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast import fallback
 from piqc_pipeline.forecast.calendar import Calendar
-from piqc_pipeline.forecast.ensemble import (
-    PROPHET_MEMBERS,
-    REFERENCES,
-    ProphetNights,
-    SeasonFits,
-    members_of,
-    references_of,
-)
+from piqc_pipeline.forecast.days import Day, coverage_of, days_of, scores_of
+from piqc_pipeline.forecast.drift import drift_of
+from piqc_pipeline.forecast.ensemble import KEPT, REFERENCES, ProphetNights, SeasonFits, members_of, references_of
 from piqc_pipeline.forecast.grid import Floats, Grid, prepare
-from piqc_pipeline.forecast.intervals import Calibration, PastMisses, coverage, window_maximum
+from piqc_pipeline.forecast.intervals import HIGH, Calibrated, Calibration, PastMisses, window_maximum
+from piqc_pipeline.forecast.journal import KEY, Journal, TakenOver, checksums, taken_over
+from piqc_pipeline.forecast.journal import to_plain as journal_to_plain
 from piqc_pipeline.forecast.live import Live, Misses
-from piqc_pipeline.forecast.model import (
-    CONSTANT,
-    DAYS_5H,
-    DAYS_30M,
-    ENSEMBLE,
-    ENSEMBLE_WITHOUT_PROPHET,
-    LAST_DAY_30M,
-    PROPHET,
-    CandidateModel,
-    DataCard,
-    Score,
-    WorkloadForecast,
-)
+from piqc_pipeline.forecast.members import Member
+from piqc_pipeline.forecast.model import CandidateModel, DataCard, WorkloadForecast
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay, targets
 from piqc_pipeline.forecast.series import DemandSeries
-from piqc_pipeline.forecast.state import kept_nights, to_plain
-from piqc_pipeline.forecast.tabulate import residual_quantiles, table_of
-from piqc_pipeline.forecast.verdict import accepted, judge, score
+from piqc_pipeline.forecast.spread import Distances, Pending, spread_quantiles
+from piqc_pipeline.forecast.state import first_kept, kept_nights, to_plain
+from piqc_pipeline.forecast.tabulate import table_of
+from piqc_pipeline.forecast.verdict import accepted, judge
 from piqc_pipeline.settings import Settings
 
 Progress = Callable[[str], None]
@@ -54,9 +41,6 @@ LEAST_HOURS = 6.0
 
 CENSORED_LIMIT = 0.05
 """Above this share of saturated buckets the forecast is marked a lower bound."""
-
-ADAPTING_DAYS = 1.5
-"""The adaptive level starts half a day before the last day, which it is scored on."""
 
 PACKAGES = ("piqc_pipeline", "numpy", "prophet", "cmdstanpy")
 
@@ -83,7 +67,8 @@ def train(
         now: The instant taken as now; later buckets are not looked at.
         policy: How; the defaults if None.
         progress: Called with each workload's id when it is done.
-        previous: Last artifact's forecasts; Prophet's fits of the nights before are taken from them.
+        previous: Last artifact's forecasts; they are compared with what came, and the days that they replayed are not
+            replayed again.
     """
     policy = policy or TrainPolicy()
     forecasts: dict[str, WorkloadForecast] = {}
@@ -91,8 +76,10 @@ def train(
     pickles: dict[str, bytes] = {}
     for one in series:
         try:
-            trained = train_one(one, now, policy, (previous or {}).get(one.workload))
-            forecasts[one.workload] = trained.forecast
+            before = (previous or {}).get(one.workload)
+            trained = train_one(one, now, policy, before)
+            drift = drift_of(before, one.until(now)) if before else None
+            forecasts[one.workload] = replace(trained.forecast, drift=drift)
             if trained.prophet_model is not None:
                 pickles[one.workload] = trained.prophet_model
         except (ForecastError, ValueError, ArithmeticError, np.linalg.LinAlgError, IndexError) as error:
@@ -174,29 +161,38 @@ def _learn(
     previous: WorkloadForecast | None,
 ) -> Trained:
     end = len(grid.values)
-    cutoffs = nightly_cutoffs(grid, end, policy.replay_nights, least=min(2 * grid.day, max(1, end // 4)))
-    nights = ProphetNights(end - policy.prophet_nights * grid.day, policy.calendar.country)
     lead = grid.steps(policy.lead_seconds + policy.refresh_seconds)
-    short = max(lead, grid.steps(1800))
+    state = previous.state if previous else None
+    before = taken_over(state, grid, _names(policy), lead, policy.with_prophet)
+    nights = ProphetNights(
+        end - policy.prophet_nights * grid.day if before is None else before.resumed.first + 1, policy.calendar.country
+    )
     fits = SeasonFits(prophet=nights.fit if policy.with_prophet else None)
-    kept = kept_nights(previous.state, grid) if previous else {}
-    kept.pop(end, None)  # tonight's fits are made tonight
-    played = replay(grid, members_of(fits) + references_of(fits), cutoffs, end, short, kept=kept)
+    played = _replayed(grid, members_of(fits) + references_of(fits), policy, lead, state, before)
     ensemble = played.combine(played.origins, played.short, without=REFERENCES)
-    calibration = lead_calibration(played, ensemble, lead)
-    first_scored = max(int(played.origins[0]), end - policy.score_days * grid.day)
-    scores = score_days(series, played, ensemble, first_scored)
-    live, share = live_at_end(played, ensemble, calibration)
+    windows = lead_windows(played, ensemble, lead, before.misses if before else None)
+    ready = series.ready_replicas
+    days, pending = days_of(
+        played,
+        ensemble,
+        windows,
+        None if ready is None else ready[len(series.demand) - end :],
+        before.pending if before else Pending.none(grid.step_seconds),
+    )
+    days = [*(before.days if before else ()), *days]
+    live = live_at_end(played, windows, days)
     table = table_of(live, grid.steps(policy.table_hours * 3600), lead, series.workload)
-    checks = judge(scores, share if np.isfinite(share) else None, policy)
+    scores, share = scores_of(days, policy.score_days), coverage_of(days, policy.score_days)
+    checks = judge(scores, share, policy)
     is_accepted, reasons = accepted(checks)
-    days = end / grid.day
+    history_days = end / grid.day
     data_until = series.end
+    journal = Journal(tuple(days), pending, checksums(grid, end))
     forecast = WorkloadForecast(
         workload=series.workload,
         accepted=is_accepted,
         reasons=reasons,
-        confidence="high" if days >= 7 else "medium" if days >= 2 else "low",
+        confidence="high" if history_days >= 7 else "medium" if history_days >= 2 else "low",
         step_seconds=grid.step_seconds,
         issued_at=now,
         data_until=data_until,
@@ -205,112 +201,92 @@ def _learn(
         table=table,
         scores=scores,
         checks=checks,
-        coverage_q90=share if np.isfinite(share) else None,
+        coverage_q90=share,
         gpus_per_replica=series.gpus_per_replica,
         unit=series.unit,
         data=replace(card, notes=card.notes + played.notes),
-        state=to_plain(live),
+        state={**to_plain(live), KEY: journal_to_plain(journal, first_kept(live))},
     )
     return Trained(forecast, nights.pickled)
 
 
-def live_at_end(played: Replay, ensemble: Floats, calibration: Calibration) -> tuple[Live, float]:
-    """The living state at the last origin, and the share of the last day's maxima at or under their q90.
+def _names(policy: TrainPolicy) -> tuple[str, ...]:
+    """Members of the policy's ensemble."""
+    fits = KEPT if policy.with_prophet else replace(KEPT, prophet=None)
+    return tuple(member.name for member in members_of(fits))
+
+
+def _replayed(
+    grid: Grid,
+    members: Sequence[Member],
+    policy: TrainPolicy,
+    lead: int,
+    state: Mapping[str, Any] | None,
+    before: TakenOver | None,
+) -> Replay:
+    """The days since the last run, or all of them."""
+    end = len(grid.values)
+    short, far = max(lead, grid.steps(1800)), Distances.of(grid.step_seconds).columns(lead)
+    if before is not None:
+        return replay(
+            grid, members, before.cutoffs, end, short, kept=before.nights, far_steps=far, resumed=before.resumed
+        )
+    cutoffs = nightly_cutoffs(grid, end, policy.replay_nights, least=min(2 * grid.day, max(1, end // 4)))
+    kept = kept_nights(state, grid)
+    kept.pop(end, None)  # tonight's fits are made tonight
+    return replay(grid, members, cutoffs, end, short, kept=kept, far_steps=far)
+
+
+def live_at_end(played: Replay, windows: tuple[Calibration, Calibrated], days: Sequence[Day]) -> Live:
+    """The living state at the last origin.
 
     Args:
         played: The replay.
-        ensemble: Combined short paths.
-        calibration: Of the lead window.
+        windows: The lead window's misses and the quantiles that were given.
+        days: Records of the days, oldest first.
     """
-    grid, count = played.grid, len(played.origins)
-    first = max(0, count - 1 - round(ADAPTING_DAYS * grid.day))
-    given = calibration.run(0.9, first)
+    calibration, given = windows
+    grid, count = played.grid, len(calibration.origins)
     pending = slice(max(0, count - calibration.steps), count)
-    past = PastMisses.of(calibration.residuals[: max(0, count - calibration.steps)], calibration.steps, grid.day)
+    past = PastMisses.of(calibration.residuals[: pending.start], calibration.steps, grid.day)
     peaks, highs = calibration.peaks[pending].tolist(), given.quantile[pending].tolist()
     members = played.chosen(REFERENCES)
-    largest = float(calibration.largest[-1])
-    point, peak = residual_quantiles(played, calibration.steps, largest)
-    live = Live(
+    point, peak = spread_quantiles([day.spread for day in days], len(Distances.of(grid.step_seconds).ends))
+    return Live(
         grid,
         played.nights,
         tuple(played.names[i] for i in members),
         played.losses_at_end(members),
         (Misses(calibration.steps, past, tuple(peaks), tuple(highs), float(given.level[-1])),),
-        float(played.floor[0]),
-        largest,
+        played.floor,
+        float(calibration.largest[-1]),
         point,
         peak,
     )
-    return live, coverage(calibration.actual, given.quantile)
 
 
-def lead_calibration(played: Replay, ensemble: Floats, steps: int) -> Calibration:
-    """Past misses of the maximum over the lead window."""
-    grid = played.grid
-    actual = window_maximum(targets(grid, played.origins, steps), steps)
-    largest = np.maximum.accumulate(grid.values)[np.maximum(played.origins - 1, 0)]
-    return Calibration(steps, grid.day, played.origins, window_maximum(ensemble, steps), actual, largest)
-
-
-def score_days(series: DemandSeries, played: Replay, ensemble: Floats, first: int) -> dict[str, dict[str, Score]]:
-    """Scores of the ensemble and its references on the days kept from training.
+def lead_windows(
+    played: Replay, ensemble: Floats, steps: int, before: Misses | None = None
+) -> tuple[Calibration, Calibrated]:
+    """Misses of the maximum over the lead window, and its q90 at every origin.
 
     Args:
-        series: For ready replicas.
         played: The replay.
         ensemble: Combined short paths from every origin.
-        first: First origin that is scored.
+        steps: Width of the window.
+        before: At the replay's first origin, where it goes on after an earlier one.
     """
-    grid, end = played.grid, len(played.grid.values)
-    ready = None
-    if series.ready_replicas is not None:
-        ready = series.ready_replicas[len(series.demand) - end :]
-    steps = grid.steps(1800)
-    result: dict[str, dict[str, Score]] = {}
-    typical = float(np.median(grid.values[: max(1, first)]))
-    hour = grid.steps(3600)
-    chosen_long = np.flatnonzero((played.long_origins >= first) & ((played.long_origins - first) % hour == 0))
-    long_origins = played.long_origins[chosen_long]
-    short_models, long_models = _models(played, ensemble, chosen_long, typical)
-    for key, start in ((LAST_DAY_30M, max(first, end - grid.day)), (DAYS_30M, first)):
-        rows = np.flatnonzero((played.origins >= start) & (played.origins + steps <= end))
-        origins = played.origins[rows]
-        actual = targets(grid, origins, steps)
-        replicas = _ready_at(ready, origins, steps)
-        for name, paths in short_models.items():
-            result.setdefault(name, {})[key] = score(paths[rows, :steps], actual, replicas)
-    horizon = played.buckets.horizon
-    whole = long_origins + horizon <= end
-    actual = targets(grid, long_origins[whole], horizon)
-    replicas = _ready_at(ready, long_origins[whole], horizon)
-    for name, paths in long_models.items():
-        result[name][DAYS_5H] = score(paths[whole], actual, replicas)
-    return result
-
-
-def _models(
-    played: Replay, ensemble: Floats, chosen_long: np.ndarray[tuple[int], np.dtype[np.int64]], typical: float
-) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    long_paths, long_origins = played.long[chosen_long], played.long_origins[chosen_long]
-    without = (*REFERENCES, *PROPHET_MEMBERS)
-    short = {ENSEMBLE: ensemble, CONSTANT: np.full_like(ensemble, typical)}
-    long = {
-        ENSEMBLE: played.combine(long_origins, long_paths, without=REFERENCES),
-        CONSTANT: np.full(long_paths.shape[:2], typical),
-    }
-    if any(name in played.names for name in PROPHET_MEMBERS):
-        short[ENSEMBLE_WITHOUT_PROPHET] = played.combine(played.origins, played.short, without=without)
-        long[ENSEMBLE_WITHOUT_PROPHET] = played.combine(long_origins, long_paths, without=without)
-    for name in ("last_value", "sma_60", "same_time_yesterday", PROPHET):
-        if name in played.names:
-            short[name] = played.short[:, :, played.names.index(name)]
-            long[name] = long_paths[:, :, played.names.index(name)]
-    return short, long
-
-
-def _ready_at(ready: Floats | None, origins: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> Floats | None:
-    if ready is None:
-        return None
-    at: Floats = ready[np.minimum(origins[:, None] + np.arange(steps)[None, :], len(ready) - 1)]
-    return at
+    grid = played.grid
+    peaks: Floats = window_maximum(ensemble, steps)
+    past: Floats = np.empty(0)
+    if before is not None:
+        past = before.past.in_order()
+        peaks = np.concatenate([np.full(len(past), np.nan), before.peaks[:-1], peaks])
+    origins = np.arange(played.origins[-1] + 1 - len(peaks), played.origins[-1] + 1)
+    actual = window_maximum(targets(grid, np.maximum(origins, 0), steps), steps)
+    largest = np.maximum.accumulate(grid.values)[np.maximum(origins - 1, 0)]
+    calibration = Calibration(steps, grid.day, origins, peaks, actual, largest)
+    calibration.residuals[: len(past)] = past
+    if before is None:
+        return calibration, calibration.run(HIGH, 0)
+    return calibration, calibration.run(HIGH, len(past) + steps, before.level, before.highs)

@@ -1,10 +1,7 @@
-"""Is a forecast good enough to scale by? Scores on the days kept from training, and the checks that decide."""
+"""Is a forecast good enough to scale by? The checks that decide, on scores of days kept from training."""
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from piqc_pipeline.forecast.grid import Floats
 from piqc_pipeline.forecast.model import DAYS_30M, ENSEMBLE, LAST_DAY_30M, CheckOutcome, Score
 from piqc_pipeline.forecast.policy import TrainPolicy
 
@@ -14,35 +11,6 @@ BEATS_REFERENCE = "beats_reference"
 INTERVAL_COVERAGE = "interval_coverage"
 
 Scores = Mapping[str, Mapping[str, Score]]
-
-
-def score(forecast: Floats, actual: Floats, ready_replicas: Floats | None) -> Score:
-    """MAE and RMSE over every forecast value whose bucket was measured.
-
-    Args:
-        forecast: Paths, shape (origins, steps).
-        actual: What came, same shape, NaN in gaps.
-        ready_replicas: Same shape; utilization is demand over it. None or 0 leaves that value out of the points.
-    """
-    error = forecast - actual
-    known = np.isfinite(error)
-    if not known.any():
-        return Score(None, None, None, None, 0)
-    mae_pp = rmse_pp = None
-    if ready_replicas is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            points = 100.0 * error / np.where(ready_replicas > 0, ready_replicas, np.nan)
-        measured = np.isfinite(points)
-        if measured.any():
-            mae_pp = float(np.abs(points[measured]).mean())
-            rmse_pp = float(np.sqrt(np.square(points[measured]).mean()))
-    return Score(
-        mae_pp,
-        rmse_pp,
-        float(np.abs(error[known]).mean()),
-        float(np.sqrt(np.square(error[known]).mean())),
-        int(known.sum()),
-    )
 
 
 def judge(scores: Scores, coverage_q90: float | None, policy: TrainPolicy) -> tuple[CheckOutcome, ...]:

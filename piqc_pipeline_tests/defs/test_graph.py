@@ -39,7 +39,7 @@ WARNING = {
     "facts_bundle": {"every_workload_has_accelerator"},
     "waste_report": {"prices_known"},
     "gpu_utilization": {"gaps", "newest_sample_age", "coverage", "scrape_interval"},
-    "demand_model": {"rmse_recorded", "interval_coverage"},
+    "demand_model": {"rmse_recorded", "interval_coverage", "forecast_holds"},
     "scaling_replay": {"no_worse_than_reactive"},
 }
 

@@ -23,7 +23,7 @@ from piqc_pipeline.history import store as history_store
 from piqc_pipeline.settings import Settings
 
 LLAMA = "demo/inference/Deployment/llama-70b"
-CHECKS = 22
+CHECKS = 23
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def test_nothing_is_pickled(demo: Demo) -> None:
 def test_errors_are_numbers_that_dagster_plots(demo: Demo) -> None:
     figures = demo.outcome.figures["demand_model"]
     assert 0 < figures["mae_pp_ensemble"] < 10
-    assert figures["mae_pp_ensemble"] < figures["mae_pp_sma_60"]
+    assert figures["mae_pp_ensemble"] < figures["mae_pp_sma60"]
     assert figures["rmse_pp_ensemble"] >= figures["mae_pp_ensemble"]
     assert demo.outcome.figures["waste_report"]["waste_usd_per_day"] > 0
 

@@ -1,3 +1,5 @@
+import hashlib
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,6 +10,7 @@ from piqc_pipeline.forecast import artifact
 from piqc_pipeline.forecast.model import CandidateModel
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.train import train
+from piqc_pipeline.predictor import lean
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 
 WEB = "c/ns/Deployment/web"
@@ -56,8 +59,6 @@ def test_one_changed_byte_is_noticed(candidate, tmp_path):
 
 
 def test_cut_off_file_with_a_fitting_hash_breaks_the_schema(candidate, tmp_path):
-    import hashlib
-
     current = promote(candidate, tmp_path)
     text = (current / "predictor.json").read_bytes()[:-5]
     (current / "predictor.json").write_bytes(text)
@@ -101,3 +102,55 @@ def test_only_the_newest_artifacts_are_kept(candidate, tmp_path):
         promote(later(candidate, 24 * day), tmp_path, keep=2)
     kept = [entry.trained_at for entry in artifact.versions_in(tmp_path)]
     assert kept == [candidate.trained_at + timedelta(hours=72), candidate.trained_at + timedelta(hours=48)]
+
+
+def rewritten(folder, change):
+    """The artifact as another program would have written it, with a fitting hash."""
+    path = folder / "predictor.json"
+    document = json.loads(path.read_bytes())
+    change(document)
+    text = json.dumps(document).encode()
+    path.write_bytes(text)
+    (folder / "predictor.json.sha256").write_text(hashlib.sha256(text).hexdigest() + "  predictor.json\n")
+    return folder
+
+
+LOADERS = pytest.mark.parametrize("load", [artifact.load, lean.load], ids=["pipeline", "predictor"])
+
+
+@LOADERS
+def test_field_that_a_newer_program_added_is_passed_over(load, candidate, tmp_path):
+    def newer(document):
+        document["mood"] = "good"
+        document["workloads"][WEB]["color"] = {"of": "money"}
+        document["workloads"][WEB]["table"]["peakQ99"] = [1.0]
+        document["workloads"][WEB]["state"]["journal"]["version"] = 2
+
+    entry = load(rewritten(promote(candidate, tmp_path), newer)).workloads[WEB]
+    assert entry.table.q50 == pytest.approx(candidate.workloads[WEB].table.q50, rel=1e-6)
+
+
+@LOADERS
+def test_field_that_an_older_program_did_not_write_has_its_default(load, candidate, tmp_path):
+    def older(document):
+        entry = document["workloads"][WEB]
+        del entry["drift"], entry["table"]["peakQ95"], entry["data"]["demandQ95"], entry["state"]["journal"]
+
+    entry = load(rewritten(promote(candidate, tmp_path), older)).workloads[WEB]
+    assert entry.drift is None and entry.table.peak_q95 == () and entry.data.demand_q95 is None
+
+
+@LOADERS
+def test_another_schema_is_refused_with_what_to_do(load, candidate, tmp_path):
+    folder = rewritten(
+        promote(candidate, tmp_path), lambda document: document.update(schemaVersion="piqc-predictor.v2")
+    )
+    with pytest.raises(ArtifactAltered, match=r"has schema piqc-predictor.v2.*reads piqc-predictor.v1"):
+        load(folder)
+
+
+@LOADERS
+def test_field_that_is_missing_and_needed_is_named(load, candidate, tmp_path):
+    folder = rewritten(promote(candidate, tmp_path), lambda document: document["workloads"][WEB].pop("dataUntil"))
+    with pytest.raises(ArtifactAltered, match="dataUntil"):
+        load(folder)

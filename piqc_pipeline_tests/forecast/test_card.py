@@ -19,7 +19,7 @@ def test_card_tells_data_verdict_checks_and_errors_of_every_model():
     assert "1 of 2 workloads are accepted" in card and "numpy 2.2" in card
     assert "`c/n/D/empty` has no forecast: no demand" in card
     assert "864 rows of 600 s, 0 gaps, censored: unknown" in card
-    for words in ("ensemble", "last value", "same time yesterday", "60-minute moving average", "a constant"):
+    for words in ("ensemble", "last value", "same time yesterday", "SMA-60", "constant"):
         assert f"| {words}" in card
     for check in ("mae_below_10_pp", "rmse_recorded", "beats_reference", "interval_coverage"):
         assert f"check `{check}`: passed" in card

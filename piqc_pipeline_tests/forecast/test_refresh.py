@@ -9,7 +9,7 @@ from piqc_pipeline.forecast.ensemble import REFERENCES, SeasonFits, members_of, 
 from piqc_pipeline.forecast.grid import prepare
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import nightly_cutoffs, replay
-from piqc_pipeline.forecast.train import lead_calibration, train
+from piqc_pipeline.forecast.train import lead_windows, train
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 
 POLICY = TrainPolicy(with_prophet=False, replay_nights=4)
@@ -48,8 +48,7 @@ def test_refreshed_state_forecasts_what_a_replay_from_the_start_would(entry, dem
     expected = played.combine(np.array([end]), paths, without=REFERENCES)[0]
     assert live.path(horizon) == pytest.approx(expected, rel=1e-6)
     ensemble = played.combine(played.origins, played.short, without=REFERENCES)
-    calibration = lead_calibration(played, ensemble, live.misses[0].steps)
-    given = calibration.run(0.9, len(calibration.origins) - 1 - later - round(1.5 * DAY))
+    _, given = lead_windows(played, ensemble, live.misses[0].steps)
     assert live.misses[0].level == pytest.approx(given.level[-1])
     assert live.misses[0].highs[-1] == pytest.approx(given.quantile[-1], rel=1e-5)
 

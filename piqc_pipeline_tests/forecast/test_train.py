@@ -36,7 +36,7 @@ def test_prophet_alone_is_scored_beside_the_ensemble_and_its_pickle_is_kept():
     series = series_of(daily_wave(days=6))
     candidate = train([series], now_of(series), TrainPolicy(replay_nights=2, prophet_nights=1))
     entry = candidate.workloads[series.workload]
-    assert {"ensemble", "ensemble_without_prophet", "prophet", "last_value", "same_time_yesterday", "sma_60"} <= set(
+    assert {"ensemble", "ensemble_without_prophet", "prophet", "last_value", "same_time_yesterday", "sma60"} <= set(
         entry.scores
     )
     assert entry.scores["prophet"][LAST_DAY_30M].mae_demand is not None

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 
 from piqc_pipeline.forecast.model import DAYS_30M, LAST_DAY_30M, Score
 from piqc_pipeline.forecast.policy import TrainPolicy
-from piqc_pipeline.forecast.verdict import accepted, judge, score
+from piqc_pipeline.forecast.verdict import accepted, judge
 
 POLICY = TrainPolicy()
 
@@ -16,20 +15,6 @@ def scores(mae_pp=4.0, ours=1.0, last=1.0):
         },
         "last_value": {DAYS_30M: Score(None, None, last, last, 400)},
     }
-
-
-def test_error_in_points_is_demand_error_over_ready_replicas():
-    found = score(np.array([[2.0, 4.0]]), np.array([[1.0, 4.0]]), np.array([[4.0, 4.0]]))
-    # Off by one replica of four, and by none: 25 and 0 points.
-    assert found.mae_pp == pytest.approx(12.5) and found.rmse_pp == pytest.approx(25 / 2**0.5)
-    assert found.mae_demand == 0.5 and found.points == 2
-
-
-def test_gaps_and_unknown_or_zero_replicas_are_left_out():
-    found = score(np.array([[1.0, 1.0, 3.0]]), np.array([[np.nan, 2.0, 2.0]]), np.array([[4.0, 0.0, 4.0]]))
-    assert found.points == 2 and found.mae_demand == 1.0 and found.mae_pp == 25.0
-    assert score(np.array([[1.0]]), np.array([[np.nan]]), None) == Score(None, None, None, None, 0)
-    assert score(np.array([[1.0]]), np.array([[2.0]]), None).mae_pp is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 
 from piqc_pipeline.forecast.grid import Floats, Grid, Ints
 from piqc_pipeline.forecast.members import Night
+from piqc_pipeline.forecast.model import SMA60
 
 SMOOTHING = 0.3
 """Weight of the newest bucket in exponential smoothing (forecaster design, section 1)."""
@@ -48,7 +49,7 @@ class LastValuePredictor:
 class MovingAverage:
     """Mean of the last hour, repeated."""
 
-    name: str = "sma_60"
+    name: str = SMA60
     window_seconds: float = 3600.0
 
     def fit(self, night: Night) -> "MovingAveragePredictor":
