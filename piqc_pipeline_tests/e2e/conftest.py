@@ -16,6 +16,7 @@ class Images:
 
     predictor: str = os.environ.get("PIQC_E2E_IMAGE_PREDICTOR", "localhost/predictor:dev")
     piqc: str = os.environ.get("PIQC_E2E_IMAGE_PIQC", "localhost/piqc:dev")
+    prometheus: str = os.environ.get("PIQC_E2E_IMAGE_PROMETHEUS", "localhost/prometheus:v3")
     pause: str = os.environ.get("PIQC_E2E_IMAGE_PAUSE", "localhost/pause:1")
 
 

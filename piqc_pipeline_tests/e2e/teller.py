@@ -37,6 +37,8 @@ class Teller(BaseHTTPRequestHandler):
         now = state()
         if url.path == "/state":
             return self.say(200, now)
+        if url.path == "/metrics":
+            return self.say(200, now.get("metrics", ""), "text/plain; version=0.0.4")
         if url.path.startswith("/value/"):
             value = now.get("values", {}).get(url.path.removeprefix("/value/"))
             return self.say(503, {"detail": "told to fail"}) if value == "error" else self.say(200, {"value": value})
