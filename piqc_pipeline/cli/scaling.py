@@ -208,7 +208,7 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
     help="The HPA's tolerance: 0 as the manifests set it from Kubernetes 1.35 on, 0.1 on older clusters.",
 )
 @click.option("--series", "wanted", multiple=True, help="Only series whose id holds this text; repeatable.")
-@click.option("--no-faults", is_flag=True, help="Leave out outage, stale data, gap, burst and double lead time.")
+@click.option("--no-faults", is_flag=True, help="Leave out the faults (outage, stale data, gap, burst, ...).")
 @click.option("--json", "as_json", is_flag=True, help="Print piqc-replay.v1 instead of a table.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def replay_command(
@@ -296,18 +296,24 @@ def _show_replay(result: "ReplayResult") -> None:
                 str(score.minutes_over_90),
                 str(score.runs_over_10),
                 str(score.slo_minutes),
-                f"{score.in_band:.0%}",
-                f"{score.mean_utilization:.0%}",
+                _share(score.in_band),
+                _share(score.mean_utilization),
                 f"{score.moves_per_day:.0f}",
             ]
             table.add_row(*(Text(cell) for cell in cells))
         console.print(table)
-        console.print(Text(f"in band achievable: {one.achievable:.0%}. {one.recommendation.why}\n"))
+        for note in one.notes:
+            console.print(Text(f"note: {note}"))
+        console.print(Text(f"in band achievable: {_share(one.achievable)}. {one.recommendation.why}\n"))
     for name, figures in result.pooled.items():
         value, low, high = figures["value"], figures["low"], figures["high"]
         shown = "not defined" if value is None else f"{value:.2f}"
         span = "" if low is None or high is None else f" (95 % interval {low:.2f} to {high:.2f})"
         console.print(Text(f"{name}: {shown}{span}"))
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 @click.command("diff")

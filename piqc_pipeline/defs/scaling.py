@@ -101,7 +101,14 @@ def scaling_replay(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
             "scores": table(
                 ["workload", "policy", "GPU-hours", "minutes over 90 %", "5-minute means in 70-80 %, %", "moves a day"],
                 [
-                    [one.series, name, score.gpu_hours, score.minutes_over_90, 100 * score.in_band, score.moves_per_day]
+                    [
+                        one.series,
+                        name,
+                        score.gpu_hours,
+                        score.minutes_over_90,
+                        None if score.in_band is None else 100 * score.in_band,
+                        score.moves_per_day,
+                    ]
                     for one in result.series
                     for name, score in one.policies.items()
                 ],

@@ -6,7 +6,7 @@ is only learned from. Figures hold for this simulator and this trace, not for a 
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,14 @@ from piqc_pipeline.scaling.replay_stage import DAY_TICKS, Stage
 from piqc_pipeline.scaling.replay_trace import (
     INJECTIONS,
     Injection,
+    Ticks,
     bridged,
+    in_replicas,
     rebucketed,
-    scaled,
+    shifted_week,
     skip_reason,
     to_ticks,
+    unit_note,
 )
 
 Floats = NDArray[np.float64]
@@ -67,12 +70,13 @@ class SeriesReplay:
         days: Days scored.
         least: Fewest replicas.
         most: Most replicas.
-        achievable: Share of 5-minute means for which some count is in the band.
+        achievable: Share of 5-minute means for which some count is in the band; None where none was known.
         policies: Scores by policy.
         injected: Scores by fault, for the forecast and for staying reactive.
         forecast: Coverage, pinball loss and error of the forecast's lead-window quantile.
         recommendation: Which policy, and why.
         equal_hours: The forecast's minutes over 90 %, and those of the reactive policy at equal GPU-hours.
+        notes: What a reader should know of the series.
         daily: GPU-hours, minutes over 90 %, 5-minute means in the band and known, by policy and day.
     """
 
@@ -80,12 +84,13 @@ class SeriesReplay:
     days: int
     least: int
     most: int
-    achievable: float
+    achievable: float | None
     policies: Mapping[str, scores.PolicyScore]
     injected: Mapping[str, Mapping[str, scores.PolicyScore]]
     forecast: Mapping[str, float | None]
     recommendation: Recommendation
     equal_hours: tuple[float, float]
+    notes: tuple[str, ...]
     daily: Mapping[str, tuple[Floats, Floats, Floats, Floats]] = field(repr=False)
 
 
@@ -126,7 +131,7 @@ def replay(
         TraceUnreadable: No series can be replayed; the message says why of the first.
     """
     policy, options = policy or ScalingPolicy(), options or ReplayOptions()
-    skipped = {series.workload: why for series in trace if (why := skip_reason(series))}
+    skipped = {series.workload: why for series in trace if (why := skip_reason(series, options.peak_replicas))}
     usable = [series for series in trace if series.workload not in skipped]
     if not usable:
         name, why = next(iter(skipped.items()), ("the trace", "it holds no series"))
@@ -141,24 +146,24 @@ def replay(
 
 def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptions) -> SeriesReplay:
     """Replays one series under every policy, and the two main ones under every fault."""
-    if options.peak_replicas is not None:
-        series = scaled(series, options.peak_replicas)
+    notes = tuple(note for note in [unit_note(series)] if note)
+    series = in_replicas(series, options.peak_replicas, options.gpus_per_replica)
     filled = bridged(series)
     ticks = to_ticks(series, filled)
     series = rebucketed(series, ticks)
     filled = bridged(series)
     days = max(1, len(filled) * series.step_seconds // SECONDS_PER_DAY // 2)
     first = len(ticks.demand) - days * DAY_TICKS
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # means of empty windows at the start of a trace
-        begin = first * TICK_SECONDS // series.step_seconds
-        forecasts = rolling_peaks(series, ticks.demand, policy.lead_seconds, begin, policy.quantile)
     least, most = limits_of(filled, policy)
     stage = Stage(series, ticks, first, days, least, most, policy, options.tolerance, options.seed)
+    forecasts = _forecasts(series, ticks.demand, first, policy)
     every = [*tracks(series, forecasts, policy, filled, ticks.demand), *frontier()]
     pair = [track for track in every if track.name in (REACTIVE, FORECAST)]
-    jobs: dict[Injection, list[PolicyTrack]] = {"none": every}
-    courses = stage.run(jobs | dict.fromkeys(options.injections, pair))
+    injections = [fault for fault in options.injections if fault != "weekly_shift" or days > 1]
+    jobs: dict[Injection, list[PolicyTrack]] = {"none": every, **dict.fromkeys(injections, pair)}
+    if "weekly_shift" in jobs:
+        jobs["weekly_shift"] = _after_a_shift(series, ticks, first, policy)
+    courses = stage.run(jobs)
     minutes = courses["none"]
 
     def score(found: Mapping[str, scores.Minutes]) -> dict[str, scores.PolicyScore]:
@@ -167,7 +172,7 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
         return {name: stage.score(course, size, usd) for name, course in judged.items()}
 
     scored = score(minutes)
-    injected: dict[str, dict[str, scores.PolicyScore]] = {fault: score(courses[fault]) for fault in options.injections}
+    injected: dict[str, dict[str, scores.PolicyScore]] = {fault: score(courses[fault]) for fault in injections}
     daily = {name: scores.by_day(course) for name, course in minutes.items()}
     draws = bootstrap_days(days, options.draws, options.seed)
     return SeriesReplay(
@@ -181,8 +186,26 @@ def replay_one(series: DemandSeries, policy: ScalingPolicy, options: ReplayOptio
         forecast=_forecast_figures(forecasts[ENSEMBLE]),
         recommendation=recommend(scored, daily, draws, policy),
         equal_hours=_equal_hours(daily, np.arange(days)[None, :]),
+        notes=notes,
         daily=daily,
     )
+
+
+def _forecasts(series: DemandSeries, demand: Floats, first: int, policy: ScalingPolicy) -> dict[str, PeakForecast]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # means of empty windows at the start of a trace
+        begin = first * TICK_SECONDS // series.step_seconds
+        return rolling_peaks(series, demand, policy.lead_seconds, begin, policy.quantile)
+
+
+def _after_a_shift(series: DemandSeries, ticks: Ticks, first: int, policy: ScalingPolicy) -> list[PolicyTrack]:
+    """The two main policies where the scored days come one day early: the forecast sees it only as it comes."""
+    begin = first * TICK_SECONDS // series.step_seconds
+    moved = replace(series, demand=shifted_week(series.demand, begin, series.steps_per_day))
+    demand = shifted_week(ticks.demand, first, DAY_TICKS)
+    forecasts = _forecasts(moved, demand, first, policy)
+    found = tracks(moved, forecasts, policy, bridged(moved), demand)
+    return [track for track in found if track.name in (REACTIVE, FORECAST)]
 
 
 def limits_of(filled: Floats, policy: ScalingPolicy) -> tuple[int, int]:
@@ -224,7 +247,7 @@ def _pooled(results: Sequence[SeriesReplay], options: ReplayOptions) -> dict[str
         here = draws + result.days - days
         _, _, inside, known = result.daily[FORECAST]
         band += inside[here].sum(axis=1)
-        possible += result.achievable * known[here].sum(axis=1)
+        possible += (result.achievable or 0.0) * known[here].sum(axis=1)
     return {
         "minutes_over_90_at_equal_gpu_hours": ratio_interval(np.asarray(over), np.asarray(reactive)),
         "in_band_over_achievable": ratio_interval(band, possible),
@@ -246,6 +269,7 @@ def to_json(result: ReplayResult) -> dict[str, object]:
                 "min_replicas": one.least,
                 "max_replicas": one.most,
                 "achievable_share": one.achievable,
+                "notes": list(one.notes),
                 "recommended": one.recommendation.policy,
                 "why": one.recommendation.why,
                 "minutes_over_90": {"forecast": one.equal_hours[0], "reactive_at_equal_gpu_hours": one.equal_hours[1]},
@@ -265,7 +289,9 @@ def _with_ratios(value: scores.PolicyScore, one: SeriesReplay) -> dict[str, obje
     oracle, peak = one.policies["oracle"].gpu_hours, one.policies["static_peak"].gpu_hours
     return {
         **asdict(value),
-        "in_band_over_achievable": value.in_band / one.achievable if one.achievable else None,
+        "in_band_over_achievable": None
+        if value.in_band is None or not one.achievable
+        else value.in_band / one.achievable,
         "gpu_hours_over_oracle": value.gpu_hours / oracle if oracle else None,
         "gpu_hours_over_static_peak": value.gpu_hours / peak if peak else None,
     }

@@ -26,12 +26,10 @@ class Recommendation:
     Attributes:
         policy: Its name; `stay_reactive` where nothing is better beyond chance.
         why: One paragraph.
-        minutes_saved_per_day: Minutes over 90 % fewer than when staying reactive, with its 95 % interval.
     """
 
     policy: str
     why: str
-    minutes_saved_per_day: tuple[float, float, float]
 
 
 def bootstrap_days(days: int, draws: int, seed: int) -> Ints:
@@ -78,7 +76,7 @@ def recommend(
         ):
             eligible.append(name)
     if not eligible:
-        return Recommendation(REACTIVE, _why_reactive(scored, saved, kept), (0.0, 0.0, 0.0))
+        return Recommendation(REACTIVE, _why_reactive(scored, saved, kept))
     best = min(
         eligible,
         key=lambda name: (
@@ -86,7 +84,7 @@ def recommend(
             scored[name].gpu_hours,
         ),
     )
-    return Recommendation(best, _why(best, scored, saved[best], policy), saved[best])
+    return Recommendation(best, _why(best, scored, saved[best], policy))
 
 
 def _saved(daily: Mapping[str, tuple[Floats, ...]], name: str, draws: Ints) -> tuple[float, float, float]:

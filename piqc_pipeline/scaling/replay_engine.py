@@ -22,9 +22,6 @@ OBSERVED_TICKS = 8
 """Live demand is a mean over 2 min: a delay of 1 min by itself (scrape and query window)."""
 GIVE_UP_SECONDS = 120.0
 """Requests wait this long at most, then they are gone."""
-FAILED_READS = 4
-"""KEDA's fallback takes over after more than three failed reads, one a sync."""
-
 RATIO, COUNT, VALUE, NONE = "ratio", "count", "value", "none"
 """How live demand is read: AverageValue against a share; the same rounded up in the query, target 1; Value; not."""
 
@@ -42,6 +39,8 @@ class Controller:
         down_pods: Most replicas removed a period, unless `down_share` allows more.
         down_share: Most replicas removed a period, share of the count.
         after_removal: The predictor keeps a replica whose removal would lift utilization above this share.
+        failure_threshold: After more failed reads than this, one a sync, KEDA's fallback takes over
+            (`currentReplicasIfHigher`; `hpa.fallback_metric` for one object).
     """
 
     tolerance: float = 0.1
@@ -52,6 +51,7 @@ class Controller:
     down_pods: int = 1
     down_share: float = 0.25
     after_removal: float = 0.85
+    failure_threshold: int = 3
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class _State:
         if failing is not None:
             self.failed[here] = np.where(failing, self.failed[here] + 1, 0)
             fallback = np.maximum(standing, lanes.fallback[here])
-            dead = failing & (self.failed[here] < FAILED_READS)
+            dead = failing & (self.failed[here] <= self.rules.failure_threshold)
             blocked[here] |= dead
             asked = np.where(failing, fallback, asked)
             return np.where(dead, -1.0, _average(asked, 1.0, standing, self.rules.tolerance))
@@ -264,7 +264,7 @@ class _State:
     def _observed_failures(self, tick: int, seen: Floats, blocked: NDArray[np.bool_]) -> Floats:
         gap = self.lanes.observed_gap[tick] & (self.lanes.observed != NONE)
         self.failed_observed = np.where(gap, self.failed_observed + 1, 0)
-        dead = gap & (self.failed_observed < FAILED_READS)
+        dead = gap & (self.failed_observed <= self.rules.failure_threshold)
         blocked |= dead
         fallback = np.maximum(self.wanted, self.lanes.fallback)
         return np.where(dead, -1.0, np.where(gap, fallback, seen))
@@ -294,8 +294,8 @@ class _State:
         self.ready[removed] -= amount - dropped
         for lane, count in zip(removed[dropped > 0], dropped[dropped > 0], strict=True):
             left = count
-            for ahead in range(self.slots - 1, 0, -1):
-                slot = (tick + ahead) % self.slots
+            waiting = np.flatnonzero(self.coming[:, lane])
+            for slot in waiting[np.argsort((tick - waiting) % self.slots)]:  # the last to come first
                 taken = min(left, self.coming[slot, lane])
                 self.coming[slot, lane] -= taken
                 left -= taken

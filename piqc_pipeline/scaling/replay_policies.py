@@ -37,7 +37,6 @@ class PolicyTrack:
 
     Attributes:
         name: As in the result.
-        about: What it does, one clause.
         planned: Replicas it asks for, before limits; None where it asks for none by itself.
         unlikely: Demand that must still fit after a removal; None without a hold on scale-in.
         literal: Predicted demand behind the specification's utilization; None elsewhere.
@@ -48,7 +47,6 @@ class PolicyTrack:
     """
 
     name: str
-    about: str
     planned: Floats | None = None
     unlikely: Floats | None = None
     literal: Floats | None = None
@@ -77,17 +75,15 @@ def tracks(
     live = policy.u_observed
     ensemble, yesterday = forecasts[ENSEMBLE], forecasts[YESTERDAY]
     return [
-        PolicyTrack(STATIC_PEAK, "always enough for the trace's peak", np.full(size, need(peak, policy.u_mid))),
-        PolicyTrack("static_p95", "always enough for 95 % of the trace", np.full(size, need(high, policy.u_mid))),
-        PolicyTrack(
-            REACTIVE, "the observed trigger alone: ceil(demand / share), target 1", observed=COUNT, threshold=live
-        ),
-        PolicyTrack("reactive_demand", "live demand as AverageValue against the share", observed=RATIO, threshold=live),
-        PolicyTrack("reactive_value", "live utilization as Value against 75 %", observed=VALUE, threshold=0.75),
-        PolicyTrack("cron", "by part of the day, one lead time early", np.repeat(cron(series, policy, filled), phases)),
+        PolicyTrack(STATIC_PEAK, np.full(size, need(peak, policy.u_mid))),
+        PolicyTrack("static_p95", np.full(size, need(high, policy.u_mid))),
+        # The observed trigger alone: ceil(demand / share), target 1; then demand as it is, and utilization as Value.
+        PolicyTrack(REACTIVE, observed=COUNT, threshold=live),
+        PolicyTrack("reactive_demand", observed=RATIO, threshold=live),
+        PolicyTrack("reactive_value", observed=VALUE, threshold=0.75),
+        PolicyTrack("cron", np.repeat(cron(series, policy, filled), phases)),
         PolicyTrack(
             "seasonal_naive",
-            "our rule on the same time yesterday",
             rule(yesterday, policy),
             yesterday.unlikely,
             observed=COUNT,
@@ -95,25 +91,21 @@ def tracks(
         ),
         PolicyTrack(
             FORECAST,
-            "our rule on the ensemble's forecast",
             rule(ensemble, policy),
             ensemble.unlikely,
             observed=COUNT,
             threshold=live,
         ),
-        PolicyTrack("literal_average", "the specification's manifest, AverageValue", literal=ensemble.point),
-        PolicyTrack("literal_value", "the specification's manifest, Value", literal=ensemble.point, literal_value=True),
-        PolicyTrack(ORACLE, "knows demand of the lead time ahead", need_all(ahead, policy.u_mid)),
-        PolicyTrack(FORESIGHT, "best count with no lead time", closed_loop=False),
+        PolicyTrack("literal_average", literal=ensemble.point),
+        PolicyTrack("literal_value", literal=ensemble.point, literal_value=True),
+        PolicyTrack(ORACLE, need_all(ahead, policy.u_mid)),
+        PolicyTrack(FORESIGHT, closed_loop=False),
     ]
 
 
 def frontier() -> list[PolicyTrack]:
     """The reactive policy held to other shares."""
-    return [
-        PolicyTrack(f"{FRONTIER}{share:g}", "the observed trigger alone", observed=COUNT, threshold=share)
-        for share in FRONTIER_THRESHOLDS
-    ]
+    return [PolicyTrack(f"{FRONTIER}{share:g}", observed=COUNT, threshold=share) for share in FRONTIER_THRESHOLDS]
 
 
 def need(demand: float, share: float) -> float:

@@ -60,7 +60,7 @@ class PolicyScore:
         runs_over_10: Runs above 90 % longer than 10 minutes, outside of those at the maximum.
         longest_run_minutes: The longest of them.
         slo_minutes: Minutes whose expected wait was above 15 s.
-        lost_share: Share of the work that gave up.
+        lost_share: Share of the work that gave up; None, as the shares and means below, where nothing was known.
         in_band: Share of 5-minute means between 70 and 80 %.
         mean_utilization: Weighted by GPU-hours.
         under_30_share: Share of 5-minute means under 30 % with more than the minimum running.
@@ -77,14 +77,14 @@ class PolicyScore:
     runs_over_10: int
     longest_run_minutes: int
     slo_minutes: int
-    lost_share: float
-    in_band: float
-    mean_utilization: float
-    under_30_share: float
+    lost_share: float | None
+    in_band: float | None
+    mean_utilization: float | None
+    under_30_share: float | None
     late_descents: int
     moves_per_day: float
     reversals_per_day: float
-    mean_replicas: float
+    mean_replicas: float | None
 
 
 def score(
@@ -116,14 +116,14 @@ def score(
         runs_over_10=int((runs > LONGEST_RUN_MINUTES).sum()),
         longest_run_minutes=int(runs.max(initial=0)),
         slo_minutes=int(((minutes.wait_seconds > SLO_WAIT_SECONDS) & known).sum()),
-        lost_share=float(minutes.lost[known].sum()) / work if work else 0.0,
+        lost_share=float(minutes.lost[known].sum()) / work if work else None,
         in_band=share(in_band(five), five_known),
-        mean_utilization=float((minutes.utilization * minutes.ready)[known].sum()) / weight if weight else 0.0,
+        mean_utilization=float((minutes.utilization * minutes.ready)[known].sum()) / weight if weight else None,
         under_30_share=share(low, five_known),
         late_descents=late_descents(minutes, window_seconds, least),
         moves_per_day=len(changes) / days,
         reversals_per_day=reversals(minutes.wanted) / days,
-        mean_replicas=float(minutes.wanted[known].mean()) if known.any() else 0.0,
+        mean_replicas=float(minutes.wanted[known].mean()) if known.any() else None,
     )
 
 
@@ -138,15 +138,15 @@ def achievable(demand: Floats, least: float, most: float) -> Bools:
     return (fewest <= most) & in_band(demand / fewest)
 
 
-def achievable_share(minutes: Minutes, least: float, most: float) -> float:
+def achievable_share(minutes: Minutes, least: float, most: float) -> float | None:
     """Share of 5-minute means for which a count exists that puts them in the band."""
     known = fives(minutes.known.astype(np.float64)) >= 1.0
     return share(achievable(fives(minutes.demand), least, most), known)
 
 
-def share(what: Bools, among: Bools) -> float:
-    """Share of `among` for which `what` holds; 0 where there is none."""
-    return float((what & among).sum() / among.sum()) if among.any() else 0.0
+def share(what: Bools, among: Bools) -> float | None:
+    """Share of `among` for which `what` holds; None where there is none."""
+    return float((what & among).sum() / among.sum()) if among.any() else None
 
 
 def fives(values: Floats) -> Floats:

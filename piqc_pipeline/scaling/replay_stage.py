@@ -4,6 +4,7 @@ Each day starts early enough that replicas and queue have forgotten how it began
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,15 @@ from piqc_pipeline.scaling.replay_engine import (
 )
 from piqc_pipeline.scaling.replay_forecast import phases_of
 from piqc_pipeline.scaling.replay_policies import PolicyTrack
-from piqc_pipeline.scaling.replay_trace import Injection, Ticks, daily_peaks, inject, start_delays
+from piqc_pipeline.scaling.replay_trace import (
+    Injection,
+    Ticks,
+    daily_peaks,
+    faulty_delays,
+    inject,
+    shifted_week,
+    start_delays,
+)
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +69,7 @@ class Stage:
             seed: Of start times.
         """
         self.ticks, self.first, self.days, self.least, self.most = ticks, first, days, least, most
-        self.policy = policy
+        self.policy, self.seed = policy, seed
         per_bucket = series.step_seconds // TICK_SECONDS
         self.per_phase = per_bucket // phases_of(per_bucket)
         warm = (WARM_UP_SECONDS + 2 * policy.lead_seconds) / TICK_SECONDS
@@ -80,6 +89,7 @@ class Stage:
             down_pods=policy.down_pods,
             down_share=policy.down_pct / 100,
             after_removal=policy.u_after_removal,
+            failure_threshold=policy.failure_threshold,
         )
 
     def run(self, jobs: Mapping[Injection, Sequence[PolicyTrack]]) -> dict[Injection, dict[str, scores.Minutes]]:
@@ -88,9 +98,9 @@ class Stage:
         for fault, chosen in jobs.items():
             plans = [self._at_ticks(track.planned, 0.0) for track in chosen]
             gap = np.zeros(len(self.ticks.demand), dtype=bool)
-            demand, plans, gap = inject(fault, self.ticks.demand, plans, gap, self.peaks)
+            demand, plans, gap = inject(fault, self._shifted(self.ticks.demand, fault), plans, gap, self.peaks)
             faulty[fault] = demand
-            delays = self.delays * (2 if fault == "double_lead" else 1)
+            delays = faulty_delays(fault, self.delays, self.peaks, self.seed)
             pieces.append(self._lanes(chosen, plans, demand, gap, delays))
         course = simulate(joined(pieces), self.controller)
         out: dict[Injection, dict[str, scores.Minutes]] = {}
@@ -99,9 +109,13 @@ class Stage:
             out[fault] = {}
             for track in chosen:
                 columns = slice(position * self.days, (position + 1) * self.days)
-                out[fault][track.name] = self._minutes(course, columns, track, faulty[fault])
+                known = self._shifted(self.ticks.known, fault)
+                out[fault][track.name] = self._minutes(course, columns, track, faulty[fault], known)
                 position += 1
         return out
+
+    def _shifted(self, values: NDArray[Any], fault: Injection) -> NDArray[Any]:
+        return shifted_week(values, self.first, DAY_TICKS) if fault == "weekly_shift" else values
 
     def _at_ticks(self, values: Floats | None, otherwise: float) -> Floats:
         """Values of phases at each tick: a phase's value is known when it begins."""
@@ -147,11 +161,13 @@ class Stage:
             most=np.full(len(spread), float(self.most)),
         )
 
-    def _minutes(self, course: Course, columns: slice, track: PolicyTrack, demand: Floats) -> scores.Minutes:
+    def _minutes(
+        self, course: Course, columns: slice, track: PolicyTrack, demand: Floats, measured: NDArray[np.bool_]
+    ) -> scores.Minutes:
         begin = self.warm // TICKS_PER_MINUTE
         cut = slice(self.first, self.first + self.days * DAY_TICKS)
         true = demand[cut].reshape(-1, TICKS_PER_MINUTE).mean(axis=1)
-        known = np.asarray(self.ticks.known[cut].reshape(-1, TICKS_PER_MINUTE).all(axis=1))
+        known = np.asarray(measured[cut].reshape(-1, TICKS_PER_MINUTE).all(axis=1))
         if not track.closed_loop:
             whole = scores.fives(true)
             count = np.repeat(np.clip(np.ceil(whole / self.policy.u_mid - 1e-9), max(self.least, 1), self.most), 5)

@@ -6,7 +6,7 @@ Reading, scaling and injections; the replay itself is in `replay_engine.py`.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,29 @@ from piqc_pipeline.errors import HistoryFileUnreadable, TraceUnreadable
 from piqc_pipeline.forecast.series import SECONDS_PER_DAY, DemandSeries, series_from_history, series_from_trace
 from piqc_pipeline.scaling.replay_engine import TICK_SECONDS
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Floats = NDArray[np.float64]
 
-Injection = Literal["none", "outage", "stale", "gap", "burst", "double_lead"]
-INJECTIONS: tuple[Injection, ...] = ("outage", "stale", "gap", "burst", "double_lead")
+Injection = Literal[
+    "none", "outage", "stale", "gap", "burst", "weekly_shift", "double_lead", "start_failure", "gpu_shortage"
+]
+INJECTIONS: tuple[Injection, ...] = (
+    "outage",
+    "stale",
+    "gap",
+    "burst",
+    "weekly_shift",
+    "double_lead",
+    "start_failure",
+    "gpu_shortage",
+)
+REPLICA_UNITS = ("replicas", "instances", "pods", "value")
+"""Units whose values are replicas at 100 %; `value` is a trace that names none."""
+GPU_UNITS = ("gpus", "busy gpus")
+CAPPED_UNITS = ("percent", "%", "pct", "ratio", "share", "fraction")
+"""Utilization: cut off at its top, whatever was asked for."""
 
 BUCKET_SECONDS = 300
 """Step of the history, `PIQC_BUCKET_SECONDS`."""
@@ -26,6 +45,9 @@ OUTAGE_SECONDS = 2 * 3600
 GAP_SECONDS = 3600
 BURST_SECONDS = 20 * 60
 BURST_FACTOR = 2.0
+SHORTAGE_SECONDS = 2 * 3600
+START_FAILURE_SHARE = 0.2
+"""Share of starts that fail once and are tried again, each of them as long as the first."""
 START_SPREAD = 1.5
 """Ratio of the 95th to the 50th percentile of start times: images and weights come from caches or not."""
 Z95 = 1.6449
@@ -50,6 +72,7 @@ def read_trace(path: Path) -> list[DemandSeries]:
     names = set(frame.columns)
     try:
         if {"ts", "series_id", "value"} <= names:
+            _one_unit_each(frame, path)
             found = series_from_trace(frame)
         elif {"ts", "workload", "demand_replicas"} <= names:
             found = series_from_history(frame)
@@ -65,6 +88,17 @@ def read_trace(path: Path) -> list[DemandSeries]:
             f"cannot read trace {path}: it holds no value that is a load (NaN, infinite and negative ones are none)"
         )
     return found
+
+
+def _one_unit_each(frame: "pl.DataFrame", path: Path) -> None:
+    """Values of two units in one series cannot be compared."""
+    import polars as pl
+
+    if "unit" not in frame.columns:
+        return
+    mixed = frame.group_by("series_id").agg(pl.col("unit").cast(pl.String).unique().drop_nulls().sort())
+    for name, units in mixed.filter(pl.col("unit").list.len() > 1).sort("series_id").iter_rows():
+        raise TraceUnreadable(f"cannot read trace {path}: series {name} mixes the units {' and '.join(units[:3])}")
 
 
 def _from_history_file(path: Path) -> list[DemandSeries]:
@@ -84,8 +118,20 @@ def scaled(series: DemandSeries, peak_replicas: float) -> DemandSeries:
     return replace(series, demand=series.demand * factor, unit="replicas")
 
 
-def skip_reason(series: DemandSeries) -> str | None:
+def in_replicas(series: DemandSeries, peak_replicas: float | None, gpus_per_replica: float) -> DemandSeries:
+    """The series in replicas at 100 %: scaled to a peak, else by its unit (see `skip_reason`)."""
+    if peak_replicas is not None:
+        return scaled(series, peak_replicas)
+    if series.unit.lower() in GPU_UNITS:
+        return replace(series, demand=series.demand / gpus_per_replica, unit="replicas")
+    return series
+
+
+def skip_reason(series: DemandSeries, peak_replicas: float | None = None) -> str | None:
     """Why a series cannot be replayed, or None."""
+    unit = series.unit.lower()
+    if peak_replicas is None and unit not in REPLICA_UNITS + GPU_UNITS:
+        return f"its unit is {series.unit}, not replicas: say with --peak how many replicas its highest value takes"
     days = len(series.demand) * series.step_seconds / SECONDS_PER_DAY
     known = int(np.isfinite(series.demand).sum())
     if days < 3:
@@ -94,6 +140,17 @@ def skip_reason(series: DemandSeries) -> str | None:
         return f"only {known} of {len(series.demand)} buckets were measured"
     if not np.nanmax(series.demand) > 0:
         return "demand is zero throughout"
+    if not np.isfinite(series.demand[len(series.demand) // 2 :]).any():
+        return "no bucket of its second half, which is scored, was measured"
+    return None
+
+
+def unit_note(series: DemandSeries) -> str | None:
+    """What a reader should know of a unit that is no count of replicas."""
+    if series.unit.lower() in CAPPED_UNITS:
+        return f"its values are utilization ({series.unit}), which is cut off at its top: peaks may have been higher"
+    if series.unit.lower() not in REPLICA_UNITS + GPU_UNITS:
+        return f"its values are {series.unit}: only their shape is used"
     return None
 
 
@@ -155,6 +212,31 @@ def daily_peaks(demand: Floats, first_tick: int, days: int) -> list[int]:
     day = SECONDS_PER_DAY // TICK_SECONDS
     starts = [first_tick + day * index for index in range(days)]
     return [start + int(np.argmax(demand[start : start + day])) for start in starts]
+
+
+def faulty_delays(kind: Injection, delays: NDArray[np.int64], peaks: Sequence[int], seed: int) -> NDArray[np.int64]:
+    """Start times under a fault.
+
+    Double lead: every start takes twice as long. Start failure: one start in five fails once. GPU shortage: in the two
+    hours up to each day's peak no accelerator is free; what was asked for then starts when they are over.
+    """
+    if kind == "double_lead":
+        return delays * 2
+    if kind == "start_failure":
+        failed = np.random.default_rng(seed + 1).random(len(delays)) < START_FAILURE_SHARE
+        return np.where(failed, 2 * delays, delays)
+    if kind == "gpu_shortage":
+        late = delays.copy()
+        for peak in peaks:
+            begin = max(0, peak - SHORTAGE_SECONDS // TICK_SECONDS)
+            late[begin:peak] += peak - np.arange(begin, peak)
+        return late
+    return delays
+
+
+def shifted_week(values: NDArray[Any], first: int, day: int) -> NDArray[Any]:
+    """The scored part one day early, its first day last: what was learned of weekdays does not hold any more."""
+    return np.concatenate([values[:first], np.roll(values[first:], -day)])
 
 
 def inject(

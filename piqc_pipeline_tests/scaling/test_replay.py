@@ -1,5 +1,6 @@
 """The replay on small traces whose outcome can be worked out."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -9,7 +10,15 @@ from piqc_pipeline.errors import TraceUnreadable
 from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.replay import ReplayOptions, replay, to_json
-from piqc_pipeline.scaling.replay_trace import read_trace, scaled
+from piqc_pipeline.scaling.replay_trace import (
+    INJECTIONS,
+    faulty_delays,
+    in_replicas,
+    read_trace,
+    scaled,
+    skip_reason,
+    unit_note,
+)
 
 START = datetime(2025, 1, 6, tzinfo=UTC)
 QUICK = ReplayOptions(injections=(), draws=100)
@@ -60,10 +69,58 @@ def test_the_same_seed_gives_the_same_result(steps):
 
 def test_each_fault_is_scored_for_both_policies():
     (one,) = replay([daily(days=3)], ScalingPolicy(lead_seconds=600), ReplayOptions(draws=10)).series
-    assert set(one.injected) == {"outage", "stale", "gap", "burst", "double_lead"}
+    # One day is scored: there is no other day to come in its place.
+    assert set(one.injected) == {*INJECTIONS} - {"weekly_shift"}
     assert set(one.injected["outage"]) == {"forecast", "stay_reactive"}
     without = one.injected["stale"]["forecast"]
     assert without.minutes_over_90 <= one.policies["stay_reactive"].minutes_over_90
+
+
+def test_a_week_that_shifts_is_new_to_the_forecast_and_the_same_for_reacting():
+    # Four days, the second and fourth idle: learned are one of each, scored one of each in the other order.
+    clock = np.arange(4 * 144) % 144 / 6
+    busy = np.where((clock >= 8) & (clock < 20), 6.0, 2.0)
+    values = np.where(np.arange(4 * 144) // 144 % 2 == 0, busy, 2.0)
+    series = DemandSeries("d/n/Deployment/week", START, 600, values)
+    options = ReplayOptions(draws=10, injections=("weekly_shift",))
+    (one,) = replay([series], ScalingPolicy(lead_seconds=600), options).series
+    shifted, plain = one.injected["weekly_shift"]["stay_reactive"], one.policies["stay_reactive"]
+    assert shifted.minutes_over_90 > 0
+    assert shifted.gpu_hours == pytest.approx(plain.gpu_hours, rel=0.02)
+
+
+def test_starts_fail_once_or_wait_for_accelerators():
+    delays = np.full(2000, 10)
+    twice = faulty_delays("start_failure", delays, [], 1)
+    # One in five of 2,000: 400, four standard deviations (18) at most away.
+    assert 328 < (twice == 20).sum() < 472
+    assert set(np.unique(twice)) == {10, 20}
+    # Nothing is free in the 480 ticks before the peak at tick 1000: asked for at 600, it starts 400 ticks late.
+    late = faulty_delays("gpu_shortage", delays, [1000], 1)
+    assert (late[519], late[520], late[600], late[999], late[1000]) == (10, 490, 410, 11, 10)
+
+
+@pytest.mark.parametrize("unit", ["percent", "requests/s", "celsius"])
+def test_values_that_are_no_replicas_need_a_peak(unit):
+    series = replace(daily(), unit=unit)
+    with pytest.raises(TraceUnreadable, match=f"its unit is {unit}, not replicas: say with --peak"):
+        replay([series], ScalingPolicy(), QUICK)
+    assert skip_reason(series, 30.0) is None
+    assert unit in (unit_note(series) or "")
+    assert np.nanmax(in_replicas(series, 30.0, 1.0).demand) == 30.0
+
+
+def test_accelerators_are_divided_by_those_of_a_replica():
+    series = replace(daily(), unit="gpus")
+    assert (skip_reason(series), unit_note(series)) == (None, None)
+    assert np.nanmax(in_replicas(series, None, 2.0).demand) == 3.0
+
+
+def test_a_scored_half_without_a_measured_bucket_is_not_replayed():
+    series = daily()
+    series.demand[len(series.demand) // 2 :] = np.nan
+    with pytest.raises(TraceUnreadable, match="no bucket of its second half"):
+        replay([series], ScalingPolicy(), QUICK)
 
 
 def test_a_short_trace_is_an_error_that_says_what_is_needed():
@@ -106,6 +163,13 @@ def test_an_unreadable_trace_is_one_clear_sentence(tmp_path, name, content, mess
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(TraceUnreadable, match=message):
+        read_trace(path)
+
+
+def test_a_series_of_two_units_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("ts,series_id,value,unit\n2025-01-06T00:00Z,a,1,percent\n2025-01-06T00:10Z,a,2,replicas\n")
+    with pytest.raises(TraceUnreadable, match="series a mixes the units percent and replicas"):
         read_trace(path)
 
 

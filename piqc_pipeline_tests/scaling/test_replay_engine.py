@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from piqc_pipeline.scaling.hpa import HpaMemory, HpaSpec, Metric, Policy, Rules, Tolerance, milli, step
+from piqc_pipeline.scaling.hpa import (
+    Fallback,
+    HpaMemory,
+    HpaSpec,
+    Metric,
+    Policy,
+    Rules,
+    Tolerance,
+    fallback_metric,
+    milli,
+    step,
+)
 from piqc_pipeline.scaling.replay_engine import COUNT, NONE, Controller, Lanes, _State, simulate
 
 UP = Rules(0, (Policy("Pods", 4, 60), Policy("Percent", 100, 60)))
@@ -59,6 +70,27 @@ def test_a_failing_plan_blocks_going_down_then_asks_for_the_fallback_or_what_run
     # with the fallback of six never falls below what runs.
     assert counts[0] == 6
     assert min(counts[4:]) >= 6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_lane_whose_reads_fail_moves_as_keda_and_the_hpa_do(seed):
+    random = np.random.default_rng(seed)
+    planned = np.repeat(random.integers(1, 20, 20), 9).astype(float)
+    planned[np.repeat(random.random(20) < 0.4, 9)] = np.nan
+    planned[:9] = 3.0
+    state = _State(one_lane(planned, np.full(len(planned), 2.0)), Controller(tolerance=0.0))
+    spec, memory = HpaSpec(1, 40, UP, DOWN, Tolerance(0.0, 0.0)), HpaMemory()
+    fallback = Fallback(3, 6, "currentReplicasIfHigher")
+    replicas, failures = int(state.wanted[0]), 0
+    for tick, asked in enumerate(planned):
+        state.serve(tick)
+        state.scale(tick)
+        failures = failures + 1 if np.isnan(asked) else 0
+        metric = Metric(None if failures else milli(asked), 1000)
+        if failures:
+            metric = fallback_metric(metric, fallback, failures, replicas, replicas)
+        replicas = step(spec, memory, tick * 15, (metric,), replicas)
+        assert int(state.wanted[0]) == replicas, tick
 
 
 def test_work_is_served_waits_or_is_lost_and_nothing_else():

@@ -1,11 +1,14 @@
 """Each score on minutes whose figure can be counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from piqc_pipeline.scaling.replay_scores import (
     Minutes,
     achievable,
+    achievable_share,
     at_equal_hours,
     late_descents,
     reversals,
@@ -38,6 +41,15 @@ def test_the_longest_run_and_runs_over_ten_minutes_are_counted_outside_of_the_ma
     assert (value.gpu_hours, value.usd) == (96.0, 192.0)
     at_most = score(minutes(used), 1.0, None, 1, 4, 300)
     assert (at_most.minutes_over_90_at_max, at_most.runs_over_10, at_most.usd) == (24, 0, None)
+
+
+def test_what_nobody_measured_has_no_score():
+    unseen = replace(minutes(np.full(1440, 0.75)), known=np.zeros(1440, bool))
+    value = score(unseen, 1.0, 2.0, 1, 10, 300)
+    assert (value.lost_share, value.in_band, value.mean_utilization, value.mean_replicas) == (None,) * 4
+    assert achievable_share(unseen, 1, 10) is None
+    idle = score(minutes(np.zeros(1440), demand=0.0), 1.0, None, 1, 10, 300)
+    assert (idle.lost_share, idle.mean_utilization) == (None, 0.0)
 
 
 @pytest.mark.parametrize(("demand", "possible"), [(3.0, True), (0.6, False), (1.0, False), (4.1, False), (4.3, True)])
