@@ -209,6 +209,26 @@ def test_a_file_of_the_first_schema_migrates_without_loss(tmp_path: Path) -> Non
     assert store.read().height == 6
 
 
+def test_a_file_of_the_second_schema_migrates_and_its_view_knows_new_signals(tmp_path: Path) -> None:
+    path = str(tmp_path / "history.duckdb")
+    DuckDbStore(path, migrations=MIGRATIONS[:2]).replace(DAY, NEXT_DAY, rows([0.1], signal="it's"))
+    store = DuckDbStore(path)
+    store.replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.2], start=NEXT_DAY, signal="other"))
+    told = store.query("SELECT workload, utilization, signal FROM gpu_utilization ORDER BY ts").rows()
+    assert told == [("prod/inference/Deployment/chat", 0.1, "it's"), ("prod/inference/Deployment/chat", 0.2, "other")]
+    assert store.read()["signal"].to_list() == ["it's", "other"]
+
+
+def test_the_file_is_free_for_other_processes_after_each_call(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    store = open_store(path)
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    store.read()
+    program = f"import duckdb; duckdb.connect({str(path)!r}).execute('CREATE TABLE other (a INTEGER)')"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert store.read().equals(rows([0.1]))
+
+
 def test_a_migration_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = str(tmp_path / "history.duckdb")
     DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
