@@ -19,6 +19,8 @@ from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed
 from piqc_pipeline.cluster.redact import printable
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
+_POLL_SECONDS = 0.2
+"""How soon a running command notices that the scan was stopped."""
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 
 
@@ -87,7 +89,7 @@ def _open(server: ApiServer, url: str, headers: dict[str, str], ends: float) -> 
         websocket.setdefaulttimeout(server.timeout_seconds)
     try:
         socket = create_websocket(server.client.configuration, url, headers)
-        socket.settimeout(min(left, 0.5))
+        socket.settimeout(min(left, _POLL_SECONDS))
         return socket
     except websocket.WebSocketBadStatusException as error:
         raise ReadFailed(error.status_code, _refusal(error)) from error

@@ -16,7 +16,7 @@ from piqc_pipeline.cluster.kubernetes import Deadline, Stopped
 
 T = TypeVar("T")
 
-GRACE_SECONDS = 0.5
+GRACE_SECONDS = 0.3
 """How long running tasks may take to notice that they were stopped."""
 _POLL_SECONDS = 0.1
 
