@@ -112,7 +112,7 @@ def days_of(
 def _hourly(played: Replay, begin: int, stop: int) -> Ints:
     """Positions of the long origins of each hour between two nights."""
     origins = played.long_origins
-    inside = (origins >= begin) & (origins < stop) & ((origins - begin) % played.grid.steps(3600) == 0)
+    inside = (origins >= begin) & (origins < stop) & ((origins - origins[0]) % played.grid.steps(3600) == 0)
     return np.flatnonzero(inside)
 
 

@@ -78,7 +78,7 @@ class Grid:
     def window_mean(self, ends: Ints, width: int) -> Floats:
         """Mean of the `width` buckets before each index; fewer at the very start."""
         index = ends[:, None] - np.arange(width, 0, -1)[None, :]
-        means: Floats = self.values[np.clip(index, 0, len(self.values) - 1)].mean(axis=1)
+        means: Floats = self.values[np.minimum(np.maximum(index, 0), len(self.values) - 1)].mean(axis=1)
         return means
 
 

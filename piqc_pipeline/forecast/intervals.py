@@ -31,8 +31,8 @@ LEVEL_LIMITS = (0.02, 0.995)
 SCALE_FLOOR_SHARE = 0.02
 LEAST_RESIDUALS = 12
 HIGH = 0.9
-UPPER_PART = 2.0
-"""Residuals weighed beforehand, over those that a quantile needs where all weigh the same and the level is its own."""
+UPPER_PART = 1.6
+"""Residuals weighed beforehand, over those that the target quantile needs where all weigh the same."""
 
 
 def window_maximum(paths: Floats, steps: int) -> Floats:
@@ -87,10 +87,12 @@ class Calibration:
     actual: Floats
     largest: Floats
     residuals: Floats = field(init=False)
+    _scale: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Normalizes the residuals."""
-        self.residuals = (self.actual - self.peaks) / scale_of(self.peaks, self.largest)
+        self._scale = scale_of(self.peaks, self.largest)
+        self.residuals = (self.actual - self.peaks) / self._scale
 
     def run(
         self, quantile: float, first: int, start_level: float | None = None, given: Sequence[float] = ()
@@ -107,20 +109,24 @@ class Calibration:
         quantiles, levels = np.full(count, np.nan), np.full(count, np.nan)
         quantiles[first - len(given) : first] = given
         level = quantile if start_level is None else start_level
-        actual, peaks, largest = self.actual.tolist(), self.peaks.tolist(), self.largest.tolist()
+        actual, peaks, scale = self.actual.tolist(), self.peaks.tolist(), self._scale.tolist()
+        done_quantiles = quantiles.tolist()
         for begin in range(first, count, self.day):
             block = range(begin, min(begin + self.day, count))
             ranked = self._ranked(block, 1 - quantile)
             for row, position in enumerate(block):
                 done = position - self.steps
-                if done >= 0 and math.isfinite(actual[done]) and math.isfinite(quantiles[done]):
-                    level = adapted(level, actual[done] > quantiles[done], quantile)
+                if done >= 0:
+                    # NaN where the window or its quantile is unknown: neither above nor at or under.
+                    if actual[done] > done_quantiles[done]:
+                        level = adapted(level, True, quantile)
+                    elif actual[done] <= done_quantiles[done]:
+                        level = adapted(level, False, quantile)
                 levels[position] = level
                 residual = ranked.quantile(row, level) if ranked else None
                 if residual is not None:
-                    peak = peaks[position]
-                    quantiles[position] = max(0.0, peak + residual * scale_at(peak, largest[position]))
-        return Calibrated(quantiles, levels)
+                    done_quantiles[position] = max(0.0, peaks[position] + residual * scale[position])
+        return Calibrated(np.array(done_quantiles), levels)
 
     def _ranked(self, block: range, share: float) -> "Ranked | None":
         """Residuals that any origin of the block may use; those of the upper `share` sorted and weighed beforehand.
@@ -180,7 +186,10 @@ class Ranked:
         top = min(len(values), math.ceil(UPPER_PART * share * len(values)) + LEAST_RESIDUALS)
         # A residual's age grows by one from origin to origin: its weights are a stretch of the kernel.
         stretches = np.lib.stride_tricks.sliding_window_view(kernel, len(totals))[origin - offsets[:top]]
-        self._upper = np.cumsum(stretches * recency[offsets[:top], None], axis=0).T.copy()
+        weights = stretches * recency[offsets[:top], None]
+        for row in range(1, top):  # sums over whole rows: several times as fast as np.cumsum down the columns
+            weights[row] += weights[row - 1]
+        self._upper = weights.T.copy()
 
     def quantile(self, row: int, level: float) -> float | None:
         """The smallest residual with at least `level` of the weight at or under it; None with too few residuals."""

@@ -101,16 +101,22 @@ class Live:
         return len(self.grid.values)
 
     @cached_property
-    def _quick(self) -> list[QuickNight] | None:
-        """The nights written out; None where the general members must be asked (short history, changing clocks)."""
+    def _simple(self) -> bool:
+        """Whether the quick paths hold: enough history before the nights, and no change of clocks."""
         grid = self.grid
-        if grid.clock_changes or self.nights[0].cutoff < grid.day + grid.steps(LOOK_BACK_SECONDS) + SMOOTHING_TERMS:
-            return None
-        return [written_out(night, AHEAD_HOURS * 3600) for night in self.nights]
+        first = self.nights[0].cutoff if len(self.nights) < 2 else self.nights[-2].cutoff
+        long_enough = first >= grid.day + grid.steps(LOOK_BACK_SECONDS) + SMOOTHING_TERMS
+        return long_enough and not grid.clock_changes
 
     @cached_property
-    def _tracks(self) -> list[dict[str, Season]]:
-        return [tracks_of(night) for night in self.nights]
+    def _quick(self) -> dict[int, QuickNight]:
+        """Nights written out so far, by position."""
+        return {}
+
+    @cached_property
+    def _tracks(self) -> dict[int, dict[str, Season]]:
+        """The same for the general members."""
+        return {}
 
     @property
     def buckets(self) -> Buckets:
@@ -120,9 +126,13 @@ class Live:
     def paths(self, origin: int, horizon: int) -> Floats:
         """Every member's path from an origin, shape (members, horizon); NaN where a member is absent."""
         position = max((i for i, night in enumerate(self.nights) if night.cutoff <= origin), default=0)
-        if self._quick is not None:
-            return paths(self.grid, self._quick[position], origin, horizon, len(self.names))
         night = self.nights[position]
+        if self._simple:
+            if position not in self._quick:
+                self._quick[position] = written_out(night, AHEAD_HOURS * 3600)
+            return paths(self.grid, self._quick[position], origin, horizon, len(self.names))
+        if position not in self._tracks:
+            self._tracks[position] = tracks_of(night)
         bound = Night(self.grid, night.cutoff, dict(self._tracks[position]), night.coefficients)
         result = np.full((len(self.names), horizon), np.nan)
         for row, member in enumerate(members_of(KEPT)[: len(self.names)]):
@@ -171,7 +181,8 @@ class Live:
         marks = np.append(self.grid.known, known)
         grid = replace(self.grid, values=np.append(self.grid.values, value), known=marks, usable=marks)
         moved = self._with(grid=grid, largest=max(self.largest, value))
-        moved = moved._with(losses=moved._losses_after())
+        losses = moved._losses_after()
+        moved = moved if losses is self.losses else moved._with(losses=losses)
         horizon = max((miss.steps for miss in self.misses), default=1)
         path = moved.path(max(horizon, ahead))
         return moved._with(misses=tuple(moved._misses_after(miss, path) for miss in self.misses))
@@ -180,7 +191,7 @@ class Live:
         changed: Live = replace(self, **changes)  # type: ignore[arg-type]
         # What depends only on the nights is written out once; weights change with losses, the path with demand too.
         stale = {"_weights", "_path"} if "losses" in changes else {"_path"} if "grid" in changes else set()
-        for name in ("_quick", "_tracks", "_weights", "_path"):
+        for name in ("_simple", "_quick", "_tracks", "_weights", "_path"):
             if name in self.__dict__ and name not in stale:
                 changed.__dict__[name] = self.__dict__[name]
         return changed

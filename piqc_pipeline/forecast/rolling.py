@@ -84,6 +84,7 @@ class Replay:
     far: Floats = field(default_factory=lambda: np.empty((0, 0, 0)))
     far_steps: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     resumed: Resumed | None = None
+    _after: dict[tuple[int, ...], Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
     def floor(self) -> float:
@@ -102,9 +103,12 @@ class Replay:
 
         Weights change only when a half-hourly path finishes, so they are made once for each of those.
         """
-        sums, counts = (part[:, :, members] for part in self._losses)
-        losses = mean_loss(np.moveaxis(sums, 2, 3), np.moveaxis(counts, 2, 3))
-        after = np.moveaxis(weights_from(np.moveaxis(losses, 1, 2), self.floor), 1, 2)
+        key = tuple(members.tolist())
+        if key not in self._after:
+            sums, counts = (part[:, :, members] for part in self._losses)
+            losses = mean_loss(np.moveaxis(sums, 2, 3), np.moveaxis(counts, 2, 3))
+            self._after[key] = np.moveaxis(weights_from(np.moveaxis(losses, 1, 2), self.floor), 1, 2)
+        after = self._after[key]
         result = np.ones((len(origins), self.buckets.count, len(members)))
         for bucket, end in enumerate(self.buckets.ends):
             newest = np.searchsorted(self.long_origins, origins - end, side="right") - 1

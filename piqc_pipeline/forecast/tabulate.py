@@ -42,7 +42,9 @@ def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = T
     lower = np.maximum(0.0, q50 + np.minimum(0.0, live.point[0][bucket]) * scale)
     highest = HEADROOM * live.largest
     q90 = np.maximum(q50, np.minimum(q50 + live.point[1][bucket] * scale, highest))
-    peaks = np.max(np.lib.stride_tricks.sliding_window_view(path, lead)[:steps], axis=1)
+    peaks = path[:steps]
+    for ahead in range(1, lead):
+        peaks = np.maximum(peaks, path[ahead : steps + ahead])
     peak_scale = scale_of(peaks, live.largest)
     peak_q50 = np.maximum(0.0, peaks + live.peak[0][bucket] * peak_scale)
     peak_q90 = np.minimum(peaks + live.peak[1][bucket] * peak_scale, np.maximum(peaks, highest))

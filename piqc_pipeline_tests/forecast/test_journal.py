@@ -161,6 +161,8 @@ def test_night_a_bucket_late_still_goes_on(tenth_night, replays):
     assert replays == [10]
     again = train_one(series_of(DEMAND), at(12), POLICY, later).forecast
     assert replays[1] == pytest.approx(11 + 2 / DAY) and again.table.start == at(12)
+    # A path of 5 hours from each hour that ends within the day: 19 or 20 of them, 30 buckets each, on four days.
+    assert 4 * 19 * 30 - 6 * 30 <= again.scores[ENSEMBLE]["5h_days"].points <= 4 * 20 * 30
 
 
 def test_later_demand_changes_nothing_that_is_taken_over(tenth_night):

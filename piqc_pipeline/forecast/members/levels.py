@@ -125,10 +125,10 @@ class SeasonalNaivePredictor:
         seasons_back = self.days * (1 + ahead // (self.days * grid.day))
         index = origins[:, None] + ahead[None, :]
         lagged = np.empty_like(index)
-        for back in np.unique(seasons_back):
+        for back in range(int(seasons_back[0]), int(seasons_back[-1]) + 1, self.days):
             columns = seasons_back == back
-            lagged[:, columns] = grid.same_time(index[:, columns], int(back))
-        path: Floats = grid.values[np.clip(lagged, 0, origins[:, None] - 1)]
+            lagged[:, columns] = grid.same_time(index[:, columns], back)
+        path: Floats = grid.values[np.minimum(np.maximum(lagged, 0), origins[:, None] - 1)]
         if self.carry:
             width = grid.steps(CARRY_WINDOW_SECONDS)
             then = grid.window_mean(np.maximum(grid.same_time(origins, self.days), 1), width)

@@ -267,7 +267,7 @@ class AutoregressivePredictor:
         grid = self.grid
         track, first = _track(self.season, grid, origins, horizon)
         newest = int(origins.max())
-        residual = grid.values[np.clip(np.arange(first, newest), 0, None)] - track[: newest - first]
+        residual = grid.values[np.maximum(np.arange(first, newest), 0)] - track[: newest - first]
         correction = features(grid, residual, origins - 1 - first) @ self.coefficients.T
         ahead = np.arange(horizon)
         spread = correction[:, self.buckets.index_of(horizon)]

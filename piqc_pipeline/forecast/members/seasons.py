@@ -189,7 +189,8 @@ def fit_profile(night: Night) -> ProfileSeason | None:
         newest = np.arange(cutoff - grid.day, cutoff)
         rows = [np.clip(grid.same_time(newest, back) if back else newest, 0, cutoff - 1) for back in range(days)]
         table = grid.values[np.stack(rows)]
-    median: Floats = np.median(table, axis=0)
+    ranked = np.sort(table, axis=0)  # several times as fast as np.median on so few rows
+    median: Floats = (ranked[(days - 1) // 2] + ranked[days // 2]) / 2
     width = grid.steps(BLOCK_SECONDS)
     if width > 1:
         half = width // 2
