@@ -7,6 +7,7 @@ Polars with pushed-down predicates (DuckDB's own S3 extension cannot be had offl
 
 import fcntl
 import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ import polars as pl
 
 from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew
-from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between
+from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between, empty_history
 from piqc_pipeline.history.table import (
     FACTS_SCHEMA,
     FINDINGS_SCHEMA,
@@ -26,11 +27,12 @@ from piqc_pipeline.history.table import (
     Replaced,
     as_schema,
     check_window,
+    joined_parts,
     merged,
 )
 
 PUT_TRIES = 5
-"""How often a day is merged again when another writer put the same object in between."""
+"""How often a part of a day is merged again when another writer put the same object in between."""
 
 _TABLES: dict[str, tuple[Mapping[str, pl.DataType], str]] = {
     "gpu_utilization": (HISTORY_SCHEMA, "ts"),
@@ -44,8 +46,10 @@ class ParquetLake:
     """History as Parquet objects (see `HistoryStore`): `TABLE/c=CLUSTER/day=YYYY-MM-DD/NAME.parquet`.
 
     Credentials are those that Polars finds by itself (`AWS_*`, `GOOGLE_*`, `AZURE_*`, instance roles). In a folder,
-    two writers of one day wait for each other. Object storage has no lock: a writer reads its day back after the put
-    and merges again where another writer was faster; writers should own whole days, as the daily partitions do.
+    two writers of one day wait for each other. Object storage has no lock, and Polars neither puts on a condition nor
+    deletes: there each part of a day (its workloads and first bucket) is an object of its own, so that writers of
+    different parts never touch the same one, and readers join them; `compact` merges them. What is emptied stays as an
+    object without rows, of about 5 KB, for a lifecycle rule of the bucket.
     """
 
     def __init__(self, location: str) -> None:
@@ -81,19 +85,29 @@ class ParquetLake:
         rows = self._scan("gpu_utilization", start, end)
         if workloads is not None:
             rows = rows.filter(pl.col("workload").is_in(workloads))
-        return _collected(rows, HISTORY_SCHEMA).sort("cluster", "workload", "ts")
+        return joined_parts(_collected(rows, HISTORY_SCHEMA))
 
     def query(self, sql: str) -> pl.DataFrame:
-        """The answer of DuckDB to a SELECT over the lake's tables; their times are UTC without a zone."""
-        from piqc_pipeline.history.store import query_frames
+        """The answer of DuckDB to a SELECT over the lake's tables; their times are UTC without a zone.
+
+        DuckDB reads the Parquet files itself and only what the statement needs; those of object storage, which it
+        cannot reach offline, are streamed to a temporary folder first, without ever lying in memory.
+        """
+        from piqc_pipeline.history.store import query_files
 
         named = [table for table in _TABLES if table in sql]
-        return query_frames(sql, {table: _collected(self._scan(table), _TABLES[table][0]) for table in named})
+        with tempfile.TemporaryDirectory() as folder:
+            places = {}
+            for table in named:
+                here = not self._remote and any(Path(self.location, table).glob("*/*/*.parquet"))
+                places[table] = f"{self.location}/{table}/*/*/*.parquet" if here else self._copy(table, Path(folder))
+            return query_files(sql, {table: (place, _TABLES[table][0]) for table, place in places.items()})
 
     def days(self) -> list[datetime]:
         """UTC midnights of the days that have rows."""
-        days = self._scan("gpu_utilization").select(pl.col("ts").dt.truncate("1d").unique())
-        return _collected(days, {"ts": HISTORY_SCHEMA["ts"]})["ts"].sort().to_list()
+        days = self._places("gpu_utilization").select(pl.col("day").unique())
+        found = _collected(days, {"day": pl.Date()})["day"].sort().to_list()
+        return [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in found]
 
     def workloads(self) -> list[str]:
         """Ids of all workloads that have rows, sorted."""
@@ -142,58 +156,61 @@ class ParquetLake:
         return _collected(self._scan("facts"), FACTS_SCHEMA).unique(["cluster", "taken_at"]).sort("taken_at", "cluster")
 
     def prune(self, before: datetime) -> int:
-        """Delete rows older than the instant; returns how many.
-
-        Polars cannot delete objects, so an object of object storage whose rows are all gone stays with none; a
-        lifecycle rule of the bucket removes it.
-        """
+        """Delete rows older than the instant; returns how many."""
         deleted = 0
         for table, (schema, column) in _TABLES.items():
-            old = self._scan(table).filter(pl.col(column) < before)
-            days = _collected(
-                old.select("cluster", pl.col(column).dt.truncate("1d").alias("day")).unique(),
-                {"cluster": pl.String(), "day": HISTORY_SCHEMA["ts"]},
-            )
-            for cluster, day in days.sort("cluster", "day").iter_rows():
-                for path in self._objects(table, cluster, day):
-                    rows = self._get(path, schema)
-                    left = rows.filter(pl.col(column) >= before)
-                    deleted += rows.height - left.height
-                    if left.is_empty() and not self._remote:
-                        Path(path).unlink()
-                    elif left.height < rows.height:
-                        self._put(path, left)
+            for path in self._objects(table, end=before):
+                rows = self._get(path, schema)
+                left = rows.filter(pl.col(column) >= before)
+                deleted += rows.height - left.height
+                if left.height < rows.height:
+                    self._keep(path, left)
         return deleted
 
     def compact(self) -> None:
-        """Merge the small objects of each day of appended tables into one (in a folder; object storage keeps them)."""
-        if self._remote:
-            return
-        for table in ("observations", "findings", "facts"):
-            for folder in sorted(Path(self.location, table).glob("c=*/day=*")):
-                parts = sorted(folder.glob("*.parquet"))
-                if len(parts) > 1:
-                    rows = pl.concat([self._get(str(part), _TABLES[table][0]) for part in parts]).unique()
-                    self._put(str(folder / _name(rows)), rows)
-                    for part in parts:
-                        if part.name != _name(rows):
-                            part.unlink()
+        """Merge the objects of each day into one."""
+        for table, (schema, _) in _TABLES.items():
+            days: dict[str, list[str]] = {}
+            for path in self._objects(table):
+                days.setdefault(path.rpartition("/")[0], []).append(path)
+            for folder, paths in days.items():
+                if len(paths) > 1:
+                    rows = pl.concat([self._get(path, schema) for path in paths])
+                    rows = joined_parts(rows) if table == "gpu_utilization" else rows.unique(maintain_order=True)
+                    whole = f"{folder}/{_name(rows)}"
+                    # First what is whole, then the parts without their rows: a reader in between joins both.
+                    self._put(whole, rows)
+                    for path in paths:
+                        if path != whole:
+                            self._keep(path, rows.clear())
 
     def _replace_day(
         self, cluster: str, day: datetime, first: datetime, last: datetime, part: pl.DataFrame, *, force: bool
     ) -> Replaced:
-        path = self._folder("gpu_utilization", cluster, day) + "/history.parquet"
+        folder = self._folder("gpu_utilization", cluster, day)
+        own = f"{folder}/{_part_name(part, first) if self._remote else 'history'}.parquet"
         outcome = Replaced(0, 0)
-        with self._exclusive(path):
+        inside = (pl.col("ts") >= first) & (pl.col("ts") < last)
+        if not force:
+            inside &= pl.col("workload").is_in(part["workload"].unique().implode())
+        with self._exclusive(own):
             for attempt in range(PUT_TRIES if self._remote else 1):
-                stored = self._get(path, HISTORY_SCHEMA)
-                inside = (pl.col("ts") >= first) & (pl.col("ts") < last)
-                rows, done = merged(stored.filter(inside), part, force=force)
-                whole = pl.concat([stored.filter(~inside), rows]).sort("workload", "ts")
+                objects = {
+                    path: self._get(path, HISTORY_SCHEMA)
+                    for path in self._objects("gpu_utilization", day, day, f"c={quote(cluster, safe='')}")
+                }
+                stored = joined_parts(pl.concat([empty_history(), *objects.values()]))
+                window = (pl.col("ts") >= first) & (pl.col("ts") < last)
+                rows, done = merged(stored.filter(window), part, force=force)
                 outcome = outcome if attempt else done
-                if whole.equals(stored):
+                kept = objects.pop(own, empty_history())
+                others = {path: left for path, left in objects.items() if left.select(inside.any()).item()}
+                mine = pl.concat([kept.filter(~inside), rows.filter(inside)]).sort("workload", "ts")
+                if mine.equals(kept) and not others:
                     break
-                self._put(path, whole)
+                self._put(own, mine)
+                for path, left in others.items():
+                    self._keep(path, left.filter(~inside))
         return outcome
 
     def _append(self, table: str, frame: pl.DataFrame) -> int:
@@ -209,25 +226,44 @@ class ParquetLake:
         rows = self._scan("gpu_utilization").select(pl.col("cluster").unique())
         return _collected(rows, {"cluster": pl.String()})["cluster"].to_list()
 
-    def _objects(self, table: str, cluster: str, day: datetime) -> list[str]:
-        scan = pl.scan_parquet(f"{self._folder(table, cluster, day)}/*.parquet", include_file_paths="path", glob=True)
-        return _collected(scan.select(pl.col("path").unique()), {"path": pl.String()})["path"].sort().to_list()
+    def _objects(
+        self, table: str, start: datetime | None = None, end: datetime | None = None, cluster: str = "*"
+    ) -> list[str]:
+        """Paths of the objects that hold rows of these days, sorted."""
+        places = _days(self._places(table, cluster), start, end)
+        return _collected(places.select(pl.col("path").unique()), {"path": pl.String()})["path"].sort().to_list()
 
     def _scan(self, table: str, start: datetime | None = None, end: datetime | None = None) -> pl.LazyFrame:
         schema, column = _TABLES[table]
-        rows = pl.scan_parquet(
-            f"{self.location}/{table}/*/*/*.parquet",
+        rows = _days(self._places(table), start, end)
+        if start is not None:
+            rows = rows.filter(pl.col(column) >= start)
+        if end is not None:
+            rows = rows.filter(pl.col(column) < end)
+        return rows.select(list(schema))
+
+    def _places(self, table: str, cluster: str = "*") -> pl.LazyFrame:
+        """Rows with the `day` and `path` of their object."""
+        return pl.scan_parquet(
+            f"{self.location}/{table}/{cluster}/*/*.parquet",
             hive_partitioning=True,
             hive_schema={"c": pl.String(), "day": pl.Date()},
-            schema=dict(schema),
+            schema=dict(_TABLES[table][0]),
             missing_columns="insert",
             extra_columns="raise",
+            include_file_paths="path",
         )
-        if start is not None:
-            rows = rows.filter((pl.col("day") >= day_of(start).date()) & (pl.col(column) >= start))
-        if end is not None:
-            rows = rows.filter((pl.col("day") <= end.astimezone(UTC).date()) & (pl.col(column) < end))
-        return rows.select(list(schema))
+
+    def _copy(self, table: str, folder: Path) -> str:
+        """The table in a temporary folder, day by day; where its files are."""
+        known = {"observations": self.observations, "findings": self.findings, "facts": self.facts}
+        (folder / table).mkdir()
+        frames = [known[table]()] if table in known else (self.read(d, d + timedelta(days=1)) for d in self.days())
+        for number, frame in enumerate(frames):
+            frame.write_parquet(folder / table / f"{number}.parquet")
+        if not any((folder / table).iterdir()):
+            pl.DataFrame(schema=_TABLES[table][0]).write_parquet(folder / table / "none.parquet")
+        return str(folder / table / "*.parquet")
 
     def _get(self, path: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         scan = pl.scan_parquet(
@@ -253,6 +289,13 @@ class ParquetLake:
                 f"cannot write {path}: {_one_line(error)}; "
                 "free space or allow writing there, what was stored is untouched"
             ) from error
+
+    def _keep(self, path: str, rows: pl.DataFrame) -> None:
+        """Write what is left of an object; nothing left is no file, or an object without rows."""
+        if rows.is_empty() and not self._remote:
+            Path(path).unlink(missing_ok=True)
+        else:
+            self._put(path, rows)
 
     @contextmanager
     def _exclusive(self, path: str) -> Iterator[None]:
@@ -283,9 +326,26 @@ def _collected(rows: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.Data
             raise StoreTooNew(f"the lake holds columns of a newer program ({text}): update piqc") from error
         raise HistoryError(f"cannot read the lake: {text}; check its address and the credentials") from error
     except OSError as error:
+        if "NoSuchBucket" in str(error):
+            raise HistoryError("cannot use the lake: there is no such bucket; create it, or check its name") from error
         raise HistoryError(
             f"cannot read the lake: {_one_line(error)}; check its address and the credentials"
         ) from error
+
+
+def _days(places: pl.LazyFrame, start: datetime | None, end: datetime | None) -> pl.LazyFrame:
+    """Only the objects of the days from that of `start` to that of `end`."""
+    if start is not None:
+        places = places.filter(pl.col("day") >= day_of(start).date())
+    if end is not None:
+        places = places.filter(pl.col("day") <= end.astimezone(UTC).date())
+    return places
+
+
+def _part_name(part: pl.DataFrame, first: datetime) -> str:
+    """A name made of the workloads and the first bucket: who writes another part of a day has another name."""
+    what = "\n".join([first.isoformat(), *part["workload"].unique().sort()])
+    return f"part-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
 def _name(rows: pl.DataFrame) -> str:

@@ -5,6 +5,8 @@ names, and inserting numbers takes half the time of inserting text. `gpu_utiliza
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import polars as pl
 
@@ -146,3 +148,16 @@ def view(signals: pl.DataFrame) -> str:
 
 def _literal(value: str | None) -> str:
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+
+
+def where(start: datetime | None, end: datetime | None) -> tuple[str, list[Any]]:
+    """Condition and values that keep rows of `[start, end)`."""
+    bounds = [(">=", start), ("<", end)]
+    known = [(sign, moment) for sign, moment in bounds if moment is not None]
+    clause = " AND ".join(f"ts {sign} ?" for sign, _ in known)
+    return (f" WHERE {clause}" if clause else ""), [naive(moment) for _, moment in known]
+
+
+def naive(moment: datetime) -> datetime:
+    """The instant in UTC without its zone, as the file has it."""
+    return moment.astimezone(UTC).replace(tzinfo=None)

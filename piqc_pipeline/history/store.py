@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -31,7 +31,9 @@ from piqc_pipeline.history.schema import (
     WORKLOADS_SCHEMA,
     ArrowStream,
     coded,
+    naive,
     view,
+    where,
     with_new_names,
 )
 from piqc_pipeline.history.table import (
@@ -112,15 +114,15 @@ class DuckDbStore:
             OutputUnwritable: Read-only folder or full disk; what was stored is untouched.
         """
         frame = check_window(start, end, frame)
-        window = [_naive(start), _naive(end)]
-        where = "WHERE ts >= ? AND ts < ?"
+        window = [naive(start), naive(end)]
+        within = "WHERE ts >= ? AND ts < ?"
         with self._transaction() as connection:
             incoming = _coded(connection, frame)
-            stored = _fetch(connection, f"SELECT * FROM buckets {where}", window, BUCKETS_SCHEMA)
+            stored = _fetch(connection, f"SELECT * FROM buckets {within}", window, BUCKETS_SCHEMA)
             rows, outcome = merged(stored, incoming, force=force, key=BUCKETS_KEY)
             if rows.equals(stored):
                 return outcome
-            connection.execute(f"DELETE FROM buckets {where}", window)
+            connection.execute(f"DELETE FROM buckets {within}", window)
             _insert(connection, "buckets", rows)
         return outcome
 
@@ -130,7 +132,7 @@ class DuckDbStore:
         """Rows in `[start, end)`, sorted by cluster, workload and time; no rows where nothing was stored yet."""
         if not self._path.exists():
             return empty_history()
-        clause, values = _where(start, end)
+        clause, values = where(start, end)
         with self._lock, self._connected(read_only=True) as connection:
             if workloads is not None:
                 # Numbers first: a plain comparison lets DuckDB skip all row groups without the workload.
@@ -182,7 +184,7 @@ class DuckDbStore:
 
     def observations(self, start: datetime | None = None, end: datetime | None = None) -> pl.DataFrame:
         """What snapshots saw in `[start, end)`."""
-        clause, values = _where(start, end)
+        clause, values = where(start, end)
         return self._read(
             f"SELECT * FROM observations{clause} ORDER BY cluster, workload, ts", values, OBSERVATIONS_SCHEMA
         )
@@ -207,7 +209,7 @@ class DuckDbStore:
                 ("findings", "taken_at"),
                 ("facts", "taken_at"),
             ):
-                rows = connection.execute(f"DELETE FROM {table} WHERE {column} < ?", [_naive(before)]).fetchall()
+                rows = connection.execute(f"DELETE FROM {table} WHERE {column} < ?", [naive(before)]).fetchall()
                 deleted += int(rows[0][0])
         return deleted
 
@@ -366,19 +368,28 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
         raise
 
 
-def query_frames(sql: str, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """The answer of an in-memory DuckDB to a SELECT over frames, by name.
+def query_files(sql: str, tables: Mapping[str, tuple[str, Mapping[str, pl.DataType]]]) -> pl.DataFrame:
+    """The answer of an in-memory DuckDB to a SELECT over Parquet files: by name their glob and schema.
 
     Raises:
         HistoryError: The statement is wrong.
     """
     with duckdb.connect() as connection:
-        for name, frame in frames.items():
-            connection.register(name, ArrowStream(frame))
         try:
+            for name, (place, schema) in tables.items():
+                files = f"read_parquet('{place.replace(chr(39), chr(39) * 2)}', union_by_name = true)"
+                known = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {files}").fetchall()}
+                columns = ", ".join(_column(column, kind, known) for column, kind in schema.items())
+                connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {files}")
             return pl.DataFrame(connection.sql(sql))
         except duckdb.Error as error:
             raise HistoryError(f"cannot answer the query: {_one_line(error)}") from error
+
+
+def _column(name: str, kind: pl.DataType, known: set[str]) -> str:
+    if name not in known:  # written by an older program
+        return f'NULL AS "{name}"'
+    return f'"{name}" AT TIME ZONE \'UTC\' AS "{name}"' if isinstance(kind, pl.Datetime) else f'"{name}"'
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
@@ -428,17 +439,6 @@ def _named(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> pl.Data
     ranked = workloads.with_row_index("rank")
     named = rows.join(ranked, on="workload_id").join(signals, on="signal_id").sort("rank", "ts")
     return named.select(HISTORY_COLUMNS)
-
-
-def _where(start: datetime | None, end: datetime | None) -> tuple[str, list[Any]]:
-    bounds = [(">=", start), ("<", end)]
-    known = [(sign, moment) for sign, moment in bounds if moment is not None]
-    clause = " AND ".join(f"ts {sign} ?" for sign, _ in known)
-    return (f" WHERE {clause}" if clause else ""), [_naive(moment) for _, moment in known]
-
-
-def _naive(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _one_line(error: Exception) -> str:

@@ -207,6 +207,15 @@ def merged(
     return winners.select(incoming.columns), Replaced(written, kept, tuple(warnings))
 
 
+def joined_parts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several parts, sorted by their key; of a bucket that stands in two of them the fuller row."""
+    rows = rows.sort(KEY)
+    if not rows.select(pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in KEY).any()).item():
+        return rows
+    fullest = rows.with_columns(_fullness()).sort([*KEY, "_full"], maintain_order=True)
+    return fullest.unique(KEY, keep="last", maintain_order=True).drop("_full")
+
+
 def _merged_in_place(
     stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str]
 ) -> tuple[pl.DataFrame, Replaced] | None:

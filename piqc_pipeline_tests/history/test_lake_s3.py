@@ -11,12 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import httpx
+import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
-from piqc_pipeline_tests.history.writers import BUCKETS, forked, write_days
+from piqc_pipeline_tests.history.writers import BUCKETS, forked, write_days, write_part
 
 LIMIT_SECONDS = 60.0
 MOTO = Path(sys.executable).with_name("moto_server")
@@ -101,8 +102,47 @@ def test_four_writers_at_once_give_whole_days() -> None:
     assert sorted(set(stored["utilization"])) == [0.0, 0.1, 0.2, 0.3, 0.9]
 
 
+def test_four_writers_of_parts_of_one_day_lose_nothing_and_compaction_merges_them() -> None:
+    environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    writers = [forked.Process(target=write_part, args=("s3://history/parts", number, environ)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(LIMIT_SECONDS)
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    store = open_store("s3://history/parts")
+    # Two workloads, two halves of a day each.
+    wanted = pl.concat(
+        [
+            rows([half / 10 + 0.5] * (BUCKETS // 2), workload=f"prod/inference/Deployment/w{number}", start=start)
+            for number in range(2)
+            for half, start in enumerate((DAY, DAY + timedelta(hours=12)))
+        ]
+    )
+    assert store.read().equals(wanted)
+    for _ in range(2):
+        store.compact()
+    assert store.read().equals(wanted)
+    assert store.days() == [DAY]
+    # Running a part again, and the whole day, changes nothing and doubles nothing.
+    store.replace(DAY, NEXT_DAY, wanted)
+    assert store.read().equals(wanted)
+    count = "SELECT count(*) AS n, count(DISTINCT workload) AS w FROM gpu_utilization WHERE ts >= '2025-01-06 12:00'"
+    assert store.query(count).row(0) == (BUCKETS, 2)
+
+
+def test_the_answer_by_force_replaces_what_other_parts_hold() -> None:
+    store = open_store("s3://history/force")
+    other = "prod/inference/Deployment/embed"
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.2], devices_seen=8))
+    store.replace(DAY, NEXT_DAY, rows([0.5], workload=other))
+    assert store.replace(DAY, NEXT_DAY, rows([0.3], devices_seen=1)).rows_kept == 3
+    store.replace(DAY, NEXT_DAY, rows([0.3], devices_seen=1), force=True)
+    assert store.read().equals(rows([0.3], devices_seen=1))
+
+
 def test_a_bucket_that_does_not_exist_is_one_sentence() -> None:
-    with pytest.raises(OutputUnwritable, match="cannot write s3://nobody/x"):
+    with pytest.raises(HistoryError, match="there is no such bucket; create it"):
         open_store("s3://nobody/x").replace(DAY, NEXT_DAY, rows([0.1]))
 
 

@@ -37,3 +37,13 @@ def write_halves(location: str, writer: int) -> None:
     """Write the workload of this writer into a day that all writers share."""
     workload = f"prod/inference/Deployment/w{writer}"
     open_store(location).replace(DAY, NEXT_DAY, rows([writer / 10] * BUCKETS, workload=workload))
+
+
+def write_part(location: str, writer: int, environ: Mapping[str, str]) -> None:
+    """Write half a day of one of two workloads, several times over."""
+    os.environ.update(environ)
+    number, half = divmod(writer, 2)
+    start = DAY + timedelta(hours=12 * half)
+    part = rows([half / 10 + 0.5] * (BUCKETS // 2), workload=f"prod/inference/Deployment/w{number}", start=start)
+    for _ in range(3):
+        open_store(location).replace(start, start + timedelta(hours=12), part)
