@@ -15,7 +15,7 @@ LEAST_POINTS = 12
 DRIFT_RATIO = 2.0
 """Day-ahead errors reach twice the card's 5-hour error at the day's end; a whole day beyond it is a change."""
 
-LEAST_INSIDE = 0.5
+LEAST_INSIDE = 0.4
 """Of the buckets 80 % should lie between q10 and q90; misses of one day go together, so that a usual day has 60 %."""
 
 

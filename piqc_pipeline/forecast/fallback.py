@@ -12,6 +12,9 @@ from piqc_pipeline.forecast.series import DemandSeries
 HEADROOM = 1.5
 """The upper end is this many times the largest demand seen; wide, and bounded."""
 
+LEAST_HIGH = 1.0
+"""At least so much, one busy replica: demand of nothing but zeros tells no width."""
+
 
 def plain_forecast(
     series: DemandSeries, grid: Grid, now: datetime, policy: TrainPolicy, card: DataCard, reason: str
@@ -28,7 +31,7 @@ def plain_forecast(
     """
     last, largest = float(grid.values[-1]), float(np.max(grid.values))
     steps = grid.steps(policy.table_hours * 3600)
-    high = max(largest, last) * HEADROOM
+    high = max(largest * HEADROOM, LEAST_HIGH)
     return WorkloadForecast(
         workload=series.workload,
         accepted=False,

@@ -247,7 +247,8 @@ class Live:
     def quantiles(self, miss: Misses, peak: float, levels: Sequence[float]) -> list[float]:
         """Quantiles of the maximum over a window that starts now; NaN with too few finished windows."""
         scale = scale_at(peak, self.largest)
-        return [max(0.0, peak + found * scale) for found in miss.past.quantiles(levels)]
+        found = (peak + residual * scale for residual in miss.past.quantiles(levels))
+        return [0.0 if value < 0 else value for value in found]  # max(0.0, NaN) would be 0.0
 
 
 def tracks_of(night: Night) -> dict[str, Season]:

@@ -194,7 +194,8 @@ class WorkloadForecast:
         workload: `cluster/namespace/Kind/name`.
         accepted: Whether the checks that decide were passed.
         reasons: Why not, or what limits it; one sentence each.
-        confidence: `high`, `medium` or `low`; `low` marks the plain fallback (last value, wide interval).
+        confidence: `high`, `medium` or `low`; `low` marks under two days of history and the plain fallback (last value,
+            wide interval).
         step_seconds: Width of a bucket.
         issued_at: When it was made (UTC).
         data_until: End of the last bucket it knows (UTC).

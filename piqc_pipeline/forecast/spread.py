@@ -182,5 +182,10 @@ def spread_quantiles(days: Sequence[Floats], distances: int) -> tuple[Floats, Fl
                 if not count:
                     result[kind, :, index] = result[kind, :, index - 1] if index else 0.0
                     continue
-                result[kind, :, index] = [stacked[kind, index, min(int(level * count), count - 1)] for level in levels]
+                found = [stacked[kind, index, min(int(level * count), count - 1)] for level in levels]
+                if kind == POINTS and index:  # nothing is known better further ahead: a lucky week is no narrower tail
+                    found[0] = min(found[0], result[kind, 0, index - 1])
+                if index:
+                    found[1] = max(found[1], result[kind, 1, index - 1])
+                result[kind, :, index] = found
     return result[0], result[1]

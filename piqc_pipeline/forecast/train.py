@@ -138,6 +138,11 @@ def train_one(
     if known.sum() < LEAST_SAMPLES or hours < LEAST_HOURS:
         reason = f"only {int(known.sum())} samples over {hours:.1f} h: the last value is all there is to go by"
         return Trained(fallback.plain_forecast(series, grid, now, policy, card, reason), None)
+    if not grid.values.any():
+        reason = (
+            f"all {int(known.sum())} samples over {hours / 24:.1f} days are zero: nothing shows how load would look"
+        )
+        return Trained(fallback.plain_forecast(series, grid, now, policy, card, reason), None)
     return _learn(series, grid, now, policy, card, previous)
 
 
@@ -186,13 +191,16 @@ def _learn(
     checks = judge(scores, share, policy)
     is_accepted, reasons = accepted(checks)
     history_days = end / grid.day
+    confidence = "high" if history_days >= 7 else "medium" if history_days >= 2 else "low"
+    if confidence == "low":
+        reasons = (*reasons, f"low confidence: only {history_days:.1f} days of history")
     data_until = series.end
     journal = Journal(tuple(days), pending, checksums(grid, end))
     forecast = WorkloadForecast(
         workload=series.workload,
         accepted=is_accepted,
         reasons=reasons,
-        confidence="high" if history_days >= 7 else "medium" if history_days >= 2 else "low",
+        confidence=confidence,
         step_seconds=grid.step_seconds,
         issued_at=now,
         data_until=data_until,
