@@ -36,11 +36,12 @@ class PermissionCheck:
 
 def needed(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Every permission that a scan with these options uses; nothing is asked."""
-    from piqc_pipeline.cluster.listing import ALL_LISTINGS, NODES, PODS
+    from piqc_pipeline.cluster.listing import ALL_LISTINGS, NODES, PODS, USAGE
 
     rows = [
         _row("list", listing.resource, "required" if listing in (NODES, PODS) else "optional", listing.effect)
         for listing in ALL_LISTINGS
+        if listing is not USAGE or options.collect_runtime
     ]
     rows.append(
         _row("list", "namespaces", "optional", "reading pods namespace by namespace where that is all that is granted")

@@ -18,6 +18,7 @@ from piqc_pipeline.cluster.objects import LabelSelector, Meta, NodeObject, PodOb
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.owners import Owner, Owners
 from piqc_pipeline.cluster.probing import Prober, Question, Step, Told
+from piqc_pipeline.cluster.processors import allowed_cores, used_cores
 from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.quotas import quotas
 from piqc_pipeline.cluster.redact import printable
@@ -65,6 +66,7 @@ class Assembly:
         self.families: dict[str, Family] = {}
         self.described: dict[str, Described] = {}
         self.owners = Owners.of(objects.controllers)
+        self._cores = used_cores(objects.usage)
 
     def place(self) -> None:
         """Nodes, and pods with what they hold; nothing is asked."""
@@ -183,6 +185,7 @@ class Assembly:
         conditions = {row.type: row for row in item.status.conditions or []}
         ready = conditions.get("Ready")
         ended = item.status.phase in _ENDED
+        cores = self._cores.get((meta.namespace, meta.name))
         is_ready = ready is not None and ready.status == "True" and item.status.phase == "Running"
         self.pods[(meta.namespace, meta.name)] = Pod(
             namespace=meta.namespace,
@@ -200,6 +203,8 @@ class Assembly:
             waiting_reason=None if item.spec.node_name or ended else _waiting(item),
             visible_devices=visible_devices(item) if not amount.requests else None,
             group=owner.group,
+            cpu_used_cores=cores,
+            cpu_allowed_cores=None if cores is None else allowed_cores(item.spec),
             tolerations=tolerations(item.spec),
             unknown=amount.unknown,
         )

@@ -69,10 +69,19 @@ def quantile(buckets: Mapping[float, float], share: float) -> float | None:
     return None
 
 
-def latency(buckets: Mapping[float, float], window_seconds: float | None) -> Latency | None:
-    """P50, P95 and P99 in milliseconds of a histogram in seconds; None without observations."""
+def latency(
+    buckets: Mapping[float, float], total: tuple[float, float] | None, window_seconds: float | None
+) -> Latency | None:
+    """P50, P95, P99 and mean in milliseconds; None without observations.
+
+    Args:
+        buckets: The histogram, in seconds; empty where the engine has none.
+        total: Seconds in all, and how many observations.
+        window_seconds: Between which two reads they fell.
+    """
     middle, high, highest = (_milliseconds(quantile(buckets, share)) for share in (0.50, 0.95, 0.99))
-    return None if middle is None else Latency(middle, high, highest, window_seconds)
+    mean = _milliseconds(total[0] / total[1]) if total is not None and total[1] > 0 else None
+    return None if middle is None and mean is None else Latency(middle, high, highest, window_seconds, mean)
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -22,6 +22,7 @@ from piqc_pipeline.cluster.surroundings import (
     QuotaObject,
     ServiceObject,
     SliceObject,
+    UsageObject,
 )
 from piqc_pipeline.cluster.workers import aside, run_all
 from piqc_pipeline.errors import CredentialsRefused
@@ -131,7 +132,8 @@ SLICES = Listing(
     "devices offered by DRA",
 )
 QUOTAS = Listing("ResourceQuota", "", ("v1",), "resourcequotas", QuotaObject, "how much a namespace may still take")
-ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES, QUOTAS)
+USAGE = Listing("PodMetrics", "metrics.k8s.io", ("v1beta1",), "pods", UsageObject, "CPU use of pods")
+ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES, QUOTAS, USAGE)
 BY_KIND = {listing.kind: listing for listing in ALL_LISTINGS}
 
 
@@ -179,6 +181,7 @@ class ClusterObjects:
     prometheus_operator: bool | None = None
     claims: Claims = field(default_factory=Claims)
     quotas: list[QuotaObject] | None = None
+    usage: list[UsageObject] = field(default_factory=list)
     config_maps: dict[tuple[str, str], ConfigMapObject] = field(default_factory=dict)
     unread_namespaces: tuple[str, ...] = ()
     unknown: list[Unknown] = field(default_factory=list)
@@ -187,12 +190,15 @@ class ClusterObjects:
 class Reader:
     """Reads the lists of one cluster, some at a time, and keeps what was read when it is stopped."""
 
-    def __init__(self, server: ApiServer, namespaces: tuple[str, ...], keep: KeepPod, workers: int) -> None:
-        """Prepare; nothing is asked yet."""
+    def __init__(
+        self, server: ApiServer, namespaces: tuple[str, ...], keep: KeepPod, workers: int, *, with_usage: bool
+    ) -> None:
+        """Prepare; nothing is asked yet. `with_usage`: read what the metrics server says too."""
         self.server = server
         self.namespaces = namespaces
         self.keep = keep
         self.workers = workers
+        self.with_usage = with_usage
         self.found = ClusterObjects(server.cluster_name, server.context)
         self._lock = threading.Lock()
         self._served: frozenset[str] | None = None
@@ -213,6 +219,8 @@ class Reader:
         tasks.append(self._task(SERVICES, self._keep_services))
         tasks += [self._task(CLAIMS, self._keep_claims), self._task(SLICES, self._keep_slices)]
         tasks.append(self._task(QUOTAS, self._keep_quotas))
+        if self.with_usage:
+            tasks.append(self._task(USAGE, self.found.usage.extend))
         failures = run_all(tasks, self.workers, self.server.deadline, step)
         for failure in failures:
             if isinstance(failure, CredentialsRefused):
@@ -226,9 +234,9 @@ class Reader:
         why = self.server.deadline.why_over()
         if why is None:
             return
-        if self.found.nodes is None and not any("nodes" in entry.what for entry in self.found.unknown):
+        if self.found.nodes is None and not any(entry.what.startswith("nodes:") for entry in self.found.unknown):
             self.found.unknown.append(Unknown("nodes: " + NODES.effect, why, read_failed=True))
-        if self.found.pods is None and not any("pods" in entry.what for entry in self.found.unknown):
+        if self.found.pods is None and not any(entry.what.startswith("pods:") for entry in self.found.unknown):
             self.found.unknown.append(Unknown("pods: " + PODS.effect, why, read_failed=True))
 
     def _read_replicas(self) -> None:
@@ -386,7 +394,8 @@ class Reader:
             with self._lock:
                 self.found.monitors[listing.kind] = None
         advice = f"; grant `list {listing.resource}`" if failure.status == 403 else ""
-        self._say(f"{listing.plural}: {listing.effect}", f"cannot list {listing.resource}: {failure.why}{advice}")
+        named = listing.resource if listing is USAGE else listing.plural
+        self._say(f"{named}: {listing.effect}", f"cannot list {listing.resource}: {failure.why}{advice}")
 
     def _say(self, what: str, why: str) -> None:
         with self._lock:

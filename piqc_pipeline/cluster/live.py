@@ -70,7 +70,7 @@ def _read(
     version = _version(server)
     registry = Registry()
     relevance = Relevance(registry)
-    reader = Reader(server, options.namespaces, relevance.matters, options.workers)
+    reader = Reader(server, options.namespaces, relevance.matters, options.workers, with_usage=options.collect_runtime)
     objects = reader.read((lambda done, of: progress("lists", done, of)) if progress else lambda done, of: None)
     objects.server_version = version
     if server.deadline.stop.is_set() and objects.nodes is None and objects.pods is None:

@@ -13,6 +13,7 @@ from piqc_pipeline.cluster.claims import vendor_of
 from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices
 from piqc_pipeline.cluster.engines import runtime as metrics
 from piqc_pipeline.cluster.engines.endpoints import Endpoint
+from piqc_pipeline.cluster.engines.names import metric_prefixes, names_of
 from piqc_pipeline.cluster.exporters import Exporters, ask_exporters, of_the_only_holder
 from piqc_pipeline.cluster.exposition import Page, parse
 from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed, Stopped
@@ -117,7 +118,7 @@ class Prober:
         for question in lacking:
             if (scrape := found.get(question.key)) is not None:
                 self._keep(question, scrape, "prometheus")
-                self.told[question.key].prefixes = metrics.metric_prefixes(scrape.later)
+                self.told[question.key].prefixes = metric_prefixes(scrape.later)
 
     def ask_exporters(
         self,
@@ -188,7 +189,7 @@ class Prober:
         healthy: bool | None = None if reply is None else False if reply.down else None
         if found is not None:
             self._first[question.key] = found
-            told.prefixes = metrics.metric_prefixes(found.page)
+            told.prefixes = metric_prefixes(found.page)
             told.readings = told.readings or engine_devices(found.page)
             healthy = True
             if question.engine != "unknown":
@@ -216,7 +217,7 @@ class Prober:
                 reply = self.answers.fetch(question.target, port, path)
                 if reply.text is not None:
                     page = parse(reply.text)
-                    if metrics.names_of(page) is not None:
+                    if names_of(page) is not None:
                         return _First(port, path, page, reply.source, time.monotonic()), None
                     reply = Reply(None, reply.source, "its page has no metrics of an engine that is known")
                 if worst is None or (reply.failed, reply.down) > (worst.failed, worst.down):
@@ -243,7 +244,7 @@ class Prober:
         now = time.monotonic()
         page = parse(reply.text) if reply.text is not None else None
         seconds = self._recorded_window(question) or (now - first.at)
-        if page is not None and metrics.names_of(page) is not None:
+        if page is not None and names_of(page) is not None:
             scrape = metrics.Scrape(page, first.page, seconds)
         else:
             scrape = metrics.Scrape(first.page)

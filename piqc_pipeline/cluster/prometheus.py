@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from piqc_pipeline.cluster.device_metrics import METRICS, DeviceUse, PodKey, read_devices
-from piqc_pipeline.cluster.engines.runtime import NAMES, Scrape
+from piqc_pipeline.cluster.engines.names import NAMES
+from piqc_pipeline.cluster.engines.runtime import Scrape
 from piqc_pipeline.cluster.exposition import Page, Sample
 from piqc_pipeline.cluster.kubernetes import Deadline, ReadFailed
 from piqc_pipeline.cluster.redact import printable
@@ -49,7 +50,7 @@ class Prometheus:
         Raises:
             ReadFailed: Prometheus refused, did not answer, or answered with something else.
         """
-        names = "|".join(sorted({name for row in NAMES.values() for name in _series(row)}))
+        names = "|".join(sorted({name for row in NAMES.values() for name in row.series()}))
         later = self._pages(names, set(wanted), now)
         earlier = self._pages(names, set(later), now - RATE_SECONDS) if later else {}
         return {key: Scrape(page, earlier.get(key), RATE_SECONDS) for key, page in later.items()}
@@ -77,17 +78,3 @@ class Prometheus:
             for labels, _, values in answer.series()
             if values and labels.get("__name__")
         ]
-
-
-def _series(names: object) -> list[str]:
-    """Every series that one engine's figures are made of."""
-    found: list[str] = []
-    for attribute, values in vars(names).items():
-        for value in values:
-            if isinstance(value, tuple):
-                found += value
-            elif attribute in ("first_token", "per_token", "end_to_end", "prompt_tokens", "generation_tokens"):
-                found.append(f"{value}_bucket")
-            else:
-                found.append(value)
-    return found

@@ -36,6 +36,7 @@ from piqc_pipeline.cluster.surroundings import (
     QuotaObject,
     ServiceObject,
     SliceObject,
+    UsageObject,
 )
 from piqc_pipeline.errors import DumpUnreadable
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
@@ -202,6 +203,8 @@ def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevan
             found.claims.claims[(claim.metadata.namespace, claim.metadata.name)] = claim
         case "ResourceSlice":
             found.claims.slices = [*(found.claims.slices or []), as_(SliceObject)]
+        case "PodMetrics":
+            found.usage.append(as_(UsageObject))
         case "ResourceQuota":
             found.quotas = [*(found.quotas or []), as_(QuotaObject)]
         case "ConfigMap":

@@ -147,6 +147,20 @@ class QuotaObject(Wire):
     status: QuotaStatus = msgspec.field(default_factory=QuotaStatus)
 
 
+class ContainerUsage(Wire):
+    """What one container used in the metrics server's last window."""
+
+    name: str = ""
+    usage: Quantities | None = None
+
+
+class UsageObject(Wire):
+    """A PodMetrics of `metrics.k8s.io`."""
+
+    metadata: Meta
+    containers: list[ContainerUsage] | None = None
+
+
 class DeviceResult(Wire):
     """One device that a ResourceClaim was given."""
 

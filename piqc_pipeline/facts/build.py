@@ -1,7 +1,7 @@
 """Which facts follow from a snapshot, each with its unit, source and confidence?
 
 Dollars and hardware come from the waste report, which states its own facts (`SupportsFacts`). Nothing is guessed: a
-fact that is not known is left out, and a required one that is missing has a row in `factErrors`.
+fact that is not known is left out, with its reason (`inventory.py`); a required one has a row in `factErrors` too.
 """
 
 import re
@@ -24,12 +24,14 @@ from piqc_pipeline.facts.bundle import (
     UnknownEntry,
     fact,
 )
+from piqc_pipeline.facts.inventory import VLLM_INSIDE, missing_facts, why_missing
 from piqc_pipeline.facts.snapshot import (
     ClusterSnapshot,
     Confidence,
     EngineRuntime,
     Latency,
     Pod,
+    Unknown,
     Workload,
 )
 
@@ -53,9 +55,6 @@ REQUIRED_OF_VLLM = (
     "vllm.maxNumSeqs",
 )
 
-VLLM_INSIDE = ("vllm", "llm-d")
-"""Engines whose arguments and metrics are vLLM's own."""
-
 FAMILIES = ("llama", "mixtral", "mistral", "qwen", "gemma", "deepseek", "phi", "falcon", "gpt-oss", "granite", "bge")
 """Families that model names carry; the architecture is stated with low confidence, because a name is no config."""
 
@@ -66,11 +65,13 @@ class PricedFacts:
 
     Attributes:
         of_workload: Facts by workload id.
+        unknown_of_workload: What the report says is unknown of it, by workload id.
         objects: Nodes and pending pods.
         of_cluster: Totals.
     """
 
     of_workload: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    unknown_of_workload: Mapping[str, Sequence[Unknown]] = field(default_factory=dict)
     objects: tuple[FactObject, ...] = ()
     of_cluster: Mapping[str, Fact] = field(default_factory=dict)
     findings: tuple[FindingEntry, ...] = ()
@@ -110,7 +111,8 @@ def build_bundle(
             **_WorkloadFacts(snapshot, workload, pods.get(workload.id, [])).all(),
             **priced.of_workload.get(workload.id, {}),
         }
-        errors.extend(_missing(workload, facts))
+        unknown = [*workload.unknown, *priced.unknown_of_workload.get(workload.id, ())]
+        errors.extend(_errors(workload, facts, unknown))
         objects.append(
             FactObject(
                 workload_id=workload.id,
@@ -119,6 +121,7 @@ def build_bundle(
                 namespace=workload.namespace,
                 images=workload.images,
                 facts=dict(sorted(facts.items())),
+                missing=missing_facts(workload, facts, unknown),
                 pod_spec_snapshot=workload.pod_spec or None,
             )
         )
@@ -136,24 +139,15 @@ def build_bundle(
     )
 
 
-def _missing(workload: Workload, facts: Mapping[str, Fact]) -> list[FactError]:
+def _errors(workload: Workload, facts: Mapping[str, Fact], unknown: Sequence[Unknown]) -> list[FactError]:
     if not workload.is_inference:
         return []
     required = (*REQUIRED, *(REQUIRED_OF_VLLM if workload.engine.name == "vllm" else ()))
     return [
-        FactError(workload_id=workload.id, fact_key=key, error=_why_missing(workload, key))
+        FactError(workload_id=workload.id, fact_key=key, error=why_missing(workload, key, unknown))
         for key in required
         if key not in facts
     ]
-
-
-def _why_missing(workload: Workload, key: str) -> str:
-    if key in REQUIRED_OF_VLLM:
-        return "not stated in arguments or environment; the engine's default applies"
-    words = {"obs.gpu": "utilization", "hardware": "cost"}
-    word = next((value for prefix, value in words.items() if key.startswith(prefix)), "")
-    reasons = [entry.why for entry in workload.unknown if word and word in entry.what]
-    return reasons[0] if reasons else "no source states it"
 
 
 class _WorkloadFacts:
@@ -172,6 +166,7 @@ class _WorkloadFacts:
         self._arguments()
         self._kubernetes()
         self._devices()
+        self._processors()
         if self._workload.runtime is not None:
             self._runtime(self._workload.runtime)
         return self._facts
@@ -307,6 +302,18 @@ class _WorkloadFacts:
             self._put("obs.gpu.memUtilAvgPct", round(share, 2), type=source_type(memory[0][2]), units="%",
                       method=f"mean over {len(memory)} device(s)", ref=memory[0][2], confidence="medium")  # fmt: skip
 
+    def _processors(self) -> None:
+        """CPU time that the pods used, of what their containers may use."""
+        told = [
+            (pod.cpu_used_cores, pod.cpu_allowed_cores)
+            for pod in self._pods
+            if pod.holds and pod.cpu_used_cores is not None and pod.cpu_allowed_cores
+        ]
+        if told:
+            share = 100 * sum(used for used, _ in told) / sum(allowed for _, allowed in told if allowed)
+            self._put("obs.cpu.utilAvgPct", round(share, 2), type="metrics", units="%", ref="metrics.k8s.io",
+                      method=f"of the CPU limit, else request, of {len(told)} pod(s)", confidence="medium")  # fmt: skip
+
     def _runtime(self, runtime: EngineRuntime) -> None:
         def put(keys: str | tuple[str, ...], value: float | bool | None, units: str | None = None,
                 confidence: Confidence = "high", method: str = "engine metrics") -> None:  # fmt: skip
@@ -333,20 +340,20 @@ class _WorkloadFacts:
             ("obs.generationTokens.p95", runtime.generation_tokens_p95),
         ):
             put(key, value, "tokens", "medium")
-        replicas = max(1, self._workload.replicas_ready)
-        if runtime.requests_running is not None:
-            put("obs.effectiveBatch.p95", runtime.requests_running / replicas, None, "low",
-                "requests running in one replica now; one instant, no percentile")  # fmt: skip
-        tokens, length = runtime.generation_tokens_per_second, runtime.generation_tokens_p50
-        if tokens is not None and length:
-            put("obs.rps.avg", tokens / length, "requests/s", "low", "tokens/s over the median length of an answer")
+        put("obs.effectiveBatch.p95", runtime.batch_p95, None, "medium", "histogram of the engine's batches")
+        put("obs.rps.avg", runtime.requests_per_second, "requests/s", "medium", "requests that ended between two reads")
 
     def _latency(self, key: str, latency: Latency | None, runtime: EngineRuntime) -> None:
         if latency is None:
             return
         window = latency.window_seconds
         method = "histogram since the engine started" if window is None else f"histogram over {window:g} s"
-        for name, value in (("p50Ms", latency.p50_ms), ("p95Ms", latency.p95_ms), ("p99Ms", latency.p99_ms)):
+        for name, value in (
+            ("p50Ms", latency.p50_ms),
+            ("p95Ms", latency.p95_ms),
+            ("p99Ms", latency.p99_ms),
+            ("meanMs", latency.mean_ms),
+        ):
             self._put(f"{key}.{name}", value, type="metrics", method=method, units="ms", ref=runtime.source,
                       confidence="low" if window is None else "medium")  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What is a facts bundle on the wire? `piqc-scan.v0.1`, typed and validated.
 
-How facts are derived from a snapshot belongs to `build.py`. A fact that is unknown is not in the bundle; a required
-one that is missing has a row in `factErrors`.
+How facts are derived from a snapshot belongs to `build.py`. A fact that is unknown is not in the bundle; why it is not
+stands in the object's `missing`, and a required one has a row in `factErrors` too.
 """
 
 from datetime import datetime
@@ -43,6 +43,13 @@ class Fact(_Wire):
     units: str | None = None
 
 
+class MissingFacts(_Wire):
+    """Facts that are not known of an object, and why."""
+
+    why: str
+    keys: tuple[str, ...]
+
+
 class FactObject(_Wire):
     """A workload, a node or a pending pod, and what is known of it."""
 
@@ -52,6 +59,7 @@ class FactObject(_Wire):
     namespace: str | None = None
     images: tuple[str, ...] = ()
     facts: dict[str, Fact] = Field(default_factory=dict)
+    missing: tuple[MissingFacts, ...] = ()
     pod_spec_snapshot: dict[str, object] | None = None
 
 

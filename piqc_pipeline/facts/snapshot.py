@@ -106,13 +106,14 @@ class AcceleratorReading:
 
 @dataclass(frozen=True)
 class Latency:
-    """Percentiles in milliseconds of one histogram; None where it has no observations."""
+    """Percentiles and mean in milliseconds; None where the engine exports nothing that tells them."""
 
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
     window_seconds: float | None = None
     """Between which two reads the observations fell; None: since the engine started."""
+    mean_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,10 @@ class EngineRuntime:
     prompt_tokens_p95: float | None = None
     generation_tokens_p50: float | None = None
     generation_tokens_p95: float | None = None
+    requests_per_second: float | None = None
+    """Requests that ended between two reads."""
+    batch_p95: float | None = None
+    """95th percentile of the sequences in one step, where the engine exports their distribution."""
     unknown: tuple[Unknown, ...] = ()
 
 
@@ -198,6 +203,10 @@ class Pod:
     """`NVIDIA_VISIBLE_DEVICES` where it opens devices that the pod did not request (`all`, or indices)."""
     group: str | None = None
     """Group of a multi-node workload (LeaderWorkerSet group index, Ray cluster) that this pod is part of."""
+    cpu_used_cores: float | None = None
+    """CPU that its containers used in the metrics server's last window; None where none told."""
+    cpu_allowed_cores: float | None = None
+    """Sum of its containers' CPU limits, of their requests where they have no limit; None where one has neither."""
     tolerations: tuple[Toleration, ...] = ()
     """Without those of a node's state (`node.kubernetes.io/...`), which Kubernetes adds to every pod."""
     unknown: tuple[Unknown, ...] = ()

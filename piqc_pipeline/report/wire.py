@@ -228,6 +228,8 @@ def runtime_document(runtime: EngineRuntime | None) -> dict[str, Any] | None:
         "promptTokensP95": _number(runtime.prompt_tokens_p95),
         "generationTokensP50": _number(runtime.generation_tokens_p50),
         "generationTokensP95": _number(runtime.generation_tokens_p95),
+        "requestsPerSecond": _number(runtime.requests_per_second),
+        "batchP95": _number(runtime.batch_p95),
     }
 
 
@@ -238,6 +240,7 @@ def _latency(latency: Latency | None) -> dict[str, float | None] | None:
         "p50Ms": _number(latency.p50_ms),
         "p95Ms": _number(latency.p95_ms),
         "p99Ms": _number(latency.p99_ms),
+        "meanMs": _number(latency.mean_ms),
         "windowSeconds": _number(latency.window_seconds),
     }
 

@@ -28,6 +28,7 @@ def priced_facts(report: WasteReport, snapshot: ClusterSnapshot) -> PricedFacts:
     at = snapshot.taken_at
     return PricedFacts(
         of_workload={one.id: _workload(one, at) for one in report.workloads},
+        unknown_of_workload={one.id: one.unknown for one in report.workloads},
         objects=(*_nodes(report, at), *_pending(report, at)),
         of_cluster=_cluster(report, at),
         findings=tuple(

@@ -39,11 +39,11 @@ def test_a_quantile_in_the_open_bucket_is_its_lower_bound() -> None:
 )
 def test_a_histogram_without_observations_or_end_has_no_quantile(buckets: dict[float, float]) -> None:
     assert quantile(buckets, 0.95) is None
-    assert latency(buckets, None) is None
+    assert latency(buckets, None, None) is None
 
 
 def test_latency_is_in_milliseconds_and_says_its_window() -> None:
-    found = latency({0.1: 100.0, INF: 100.0}, 2.5)
+    found = latency({0.1: 100.0, INF: 100.0}, None, 2.5)
     assert found is not None
     assert (found.p50_ms, found.p95_ms, found.window_seconds) == (pytest.approx(50), pytest.approx(95), 2.5)
 

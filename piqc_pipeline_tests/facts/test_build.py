@@ -51,6 +51,7 @@ def test_cache_use_is_a_percentage_and_the_hit_rate_a_ratio() -> None:
         requests_running=3,
         generation_tokens_per_second=100.0,
         generation_tokens_p50=50.0,
+        requests_per_second=2.5,
         end_to_end=Latency(1000.0, 5000.0, 9000.0, window_seconds=2.0),
     )
     snapshot = cluster([node("n")], [pod("a", "n", 1)], [workload(runtime=runtime)])
@@ -59,7 +60,8 @@ def test_cache_use_is_a_percentage_and_the_hit_rate_a_ratio() -> None:
     assert found is not None
     assert (found.facts["obs.vllm.kvCacheUsagePct"].value, found.facts["obs.vllm.kvCacheUsagePct"].units) == (45.2, "%")
     assert found.facts["obs.vllm.prefixCacheHitRate"].value == 0.62
-    assert (found.facts["obs.rps.avg"].value, found.facts["obs.rps.avg"].data_confidence) == (2, "low")
+    assert (found.facts["obs.rps.avg"].value, found.facts["obs.rps.avg"].units) == (2.5, "requests/s")
+    assert "obs.effectiveBatch.p95" not in found.facts, "three requests run now; that is no percentile"
     assert found.facts["obs.requestLatency.p95Ms"].value == 5000
 
 

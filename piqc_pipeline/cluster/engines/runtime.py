@@ -1,8 +1,6 @@
 """How busy is an engine, and how fast does it answer? Its metrics, in V0 and V1 names, in one set of figures.
 
-Rates and latencies come from two reads where counters moved between them. Names: vLLM `vllm/v1/metrics/loggers.py`
-and `docs/design/metrics.md` (V0: `vllm/engine/metrics.py`); SGLang, TGI, TEI, Triton, TensorRT-LLM and Ray in their
-own documentation.
+Rates and latencies come from two reads where counters moved between them. The metrics' names are in `names.py`.
 """
 
 import math
@@ -10,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from piqc_pipeline.cluster.engines.names import HISTOGRAMS, TIMES, Names, names_of
 from piqc_pipeline.cluster.exposition import Page
 from piqc_pipeline.cluster.histograms import Buckets, add_buckets, count, latency, quantile, read_buckets, since
 from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Unknown
@@ -18,126 +17,6 @@ Source = Literal["exec", "proxy", "pod-ip", "prometheus", "recorded", "none"]
 
 MIN_WINDOW_SECONDS = 0.5
 """A shorter window makes a rate of counters that move once a step meaningless."""
-
-
-@dataclass(frozen=True)
-class Names:
-    """Metric names of one engine, newest first. An empty tuple: the engine does not tell."""
-
-    running: tuple[str, ...]
-    waiting: tuple[str, ...]
-    generation_counter: tuple[str, ...] = ()
-    prompt_counter: tuple[str, ...] = ()
-    generation_gauge: tuple[str, ...] = ()
-    prompt_gauge: tuple[str, ...] = ()
-    kv_ratio: tuple[str, ...] = ()
-    hit_counters: tuple[tuple[str, str], ...] = ()
-    hit_ratio: tuple[str, ...] = ()
-    first_token: tuple[str, ...] = ()
-    per_token: tuple[str, ...] = ()
-    end_to_end: tuple[str, ...] = ()
-    prompt_tokens: tuple[str, ...] = ()
-    generation_tokens: tuple[str, ...] = ()
-
-
-def _prefixed(prefixes: Sequence[str], *names: str) -> tuple[str, ...]:
-    return tuple(prefix + name for name in names for prefix in prefixes)
-
-
-def _vllm(*prefixes: str) -> Names:
-    def named(*names: str) -> tuple[str, ...]:
-        return _prefixed(prefixes, *names)
-
-    return Names(
-        running=named("num_requests_running"),
-        waiting=named("num_requests_waiting"),
-        generation_counter=named("generation_tokens_total", "generation_tokens"),
-        prompt_counter=named("prompt_tokens_total", "prompt_tokens"),
-        generation_gauge=named("avg_generation_throughput_toks_per_s"),
-        prompt_gauge=named("avg_prompt_throughput_toks_per_s"),
-        kv_ratio=named("kv_cache_usage_perc", "gpu_cache_usage_perc"),
-        hit_counters=tuple(
-            (f"{prefix}{kind}prefix_cache_hits{end}", f"{prefix}{kind}prefix_cache_queries{end}")
-            for kind in ("", "gpu_")
-            for end in ("_total", "")
-            for prefix in prefixes
-        ),
-        hit_ratio=named("gpu_prefix_cache_hit_rate"),
-        first_token=named("time_to_first_token_seconds"),
-        per_token=named(
-            "request_time_per_output_token_seconds", "time_per_output_token_seconds", "inter_token_latency_seconds"
-        ),
-        end_to_end=named("e2e_request_latency_seconds"),
-        prompt_tokens=named("request_prompt_tokens"),
-        generation_tokens=named("request_generation_tokens"),
-    )
-
-
-def _sglang(*prefixes: str) -> Names:
-    def named(*names: str) -> tuple[str, ...]:
-        return _prefixed(prefixes, *names)
-
-    return Names(
-        running=named("num_running_reqs"),
-        waiting=named("num_queue_reqs"),
-        generation_counter=named("generation_tokens_total"),
-        prompt_counter=named("prompt_tokens_total"),
-        generation_gauge=named("gen_throughput"),
-        kv_ratio=named("token_usage"),
-        hit_ratio=named("cache_hit_rate"),
-        first_token=named("time_to_first_token_seconds"),
-        per_token=named("time_per_output_token_seconds", "inter_token_latency_seconds"),
-        end_to_end=named("e2e_request_latency_seconds"),
-        prompt_tokens=named("prompt_tokens_histogram"),
-        generation_tokens=named("generation_tokens_histogram"),
-    )
-
-
-NAMES: dict[str, Names] = {
-    "vllm:": _vllm("vllm:", "vllm_"),
-    "ray_vllm": _vllm("ray_vllm:", "ray_vllm_"),
-    "sglang": _sglang("sglang:", "sglang_"),
-    "tgi_": Names(
-        running=("tgi_batch_current_size",),
-        waiting=("tgi_queue_size",),
-        generation_counter=("tgi_request_generated_tokens_sum",),
-        prompt_counter=("tgi_request_input_length_sum",),
-        per_token=("tgi_request_mean_time_per_token_duration",),
-        end_to_end=("tgi_request_duration",),
-        prompt_tokens=("tgi_request_input_length",),
-        generation_tokens=("tgi_request_generated_tokens",),
-    ),
-    "te_": Names(running=(), waiting=("te_queue_size",), end_to_end=("te_request_duration",)),
-    "trtllm": Names(
-        running=("trtllm_num_requests_running",),
-        waiting=("trtllm_num_requests_waiting",),
-        kv_ratio=("trtllm_kv_cache_utilization",),
-        hit_ratio=("trtllm_kv_cache_hit_rate",),
-        first_token=("trtllm_time_to_first_token_seconds",),
-        per_token=("trtllm_time_per_output_token_seconds",),
-        end_to_end=("trtllm_e2e_request_latency_seconds",),
-    ),
-    "nim": Names(
-        running=("num_requests_running",),
-        waiting=("num_requests_waiting",),
-        generation_counter=("generation_tokens_total",),
-        prompt_counter=("prompt_tokens_total",),
-        kv_ratio=("gpu_cache_usage_perc",),
-        first_token=("time_to_first_token_seconds",),
-        per_token=("time_per_output_token_seconds",),
-        end_to_end=("e2e_request_latency_seconds",),
-        prompt_tokens=("request_prompt_tokens",),
-        generation_tokens=("request_generation_tokens",),
-    ),
-    "nv_inference": Names(running=(), waiting=("nv_inference_pending_request_count",)),
-}
-"""By a mark in the names of the page; the first that is found counts."""
-
-_MARKS = (
-    *(prefix + end for prefix in ("vllm", "ray_vllm", "sglang") for end in ":_"),
-    *("tgi_", "te_", "trtllm:", "trtllm_", "nv_inference_", "nv_trt_llm"),
-)
-_HISTOGRAMS = ("first_token", "per_token", "end_to_end", "prompt_tokens", "generation_tokens")
 
 
 @dataclass(frozen=True)
@@ -162,6 +41,7 @@ class Reading:
     Attributes:
         buckets: By histogram: observations in the window, or since the start where the window has none.
         windowed: Histograms whose observations fell into the window.
+        sums: By latency: seconds in all, and how many observations; in the window, or since the start.
         hits: Tokens found in the prefix cache, and tokens asked for; in the window, or since the start.
     """
 
@@ -169,23 +49,8 @@ class Reading:
     buckets: Mapping[str, Buckets] = field(default_factory=dict)
     windowed: frozenset[str] = frozenset()
     seconds: float | None = None
+    sums: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     hits: tuple[float, float] | None = None
-
-
-def names_of(page: Page) -> Names | None:
-    """The engine's names that the page uses; None where it has no engine's metrics."""
-    for mark, names in NAMES.items():
-        if mark == "nim":
-            if "num_requests_running" in page.samples:
-                return names
-        elif any(name.startswith(mark) for name in page.samples):
-            return names
-    return None
-
-
-def metric_prefixes(page: Page) -> tuple[str, ...]:
-    """Prefixes of signatures that the page's names begin with."""
-    return tuple(mark for mark in _MARKS if any(name.startswith(mark) for name in page.samples))
 
 
 def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
@@ -203,7 +68,7 @@ def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
     unknown: list[Unknown] = []
     seconds = scrape.seconds if scrape.seconds and scrape.seconds >= MIN_WINDOW_SECONDS else None
     running = _non_negative(page.total(*names.running))
-    buckets, windowed = _histograms(scrape, names, seconds)
+    buckets, sums, windowed = _histograms(scrape, names, seconds)
     hits = _hits(scrape, names)
     generation = _rate(scrape, names.generation_counter, names.generation_gauge, seconds, running, where, unknown)
     prompt = _rate(scrape, names.prompt_counter, names.prompt_gauge, seconds, None, where, [])
@@ -222,9 +87,10 @@ def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
         prompt_tokens_per_second=prompt,
         kv_cache_usage_pct=_percent(page.mean(*names.kv_ratio)),
         prefix_cache_hit_pct=_hit_percent(hits, page, names),
+        requests_per_second=_ended_per_second(scrape, names, seconds),
         unknown=tuple(unknown),
     )
-    reading = Reading(runtime, buckets, windowed, seconds, hits)
+    reading = Reading(runtime, buckets, windowed, seconds, sums, hits)
     return replace(reading, runtime=_with_quantiles(runtime, reading))
 
 
@@ -239,13 +105,20 @@ def add_readings(readings: Sequence[Reading]) -> EngineRuntime:
     unknown = {entry: None for part in parts for entry in part.unknown}
     buckets: dict[str, Buckets] = {}
     windowed: set[str] = set()
-    for name in _HISTOGRAMS:
+    for name in HISTOGRAMS:
         inside = [reading for reading in readings if name in reading.windowed]
         chosen = inside or [reading for reading in readings if reading.buckets.get(name)]
         if chosen:
             buckets[name] = add_buckets([reading.buckets[name] for reading in chosen])
             windowed |= {name} if inside else set()
     windows = [reading.seconds for reading in readings if reading.seconds is not None]
+    sums: dict[str, tuple[float, float]] = {}
+    for name in TIMES:
+        told = [reading.sums[name] for reading in readings if name in reading.sums]
+        inside = [reading for reading in readings if name in reading.windowed]
+        told = [reading.sums[name] for reading in inside if name in reading.sums] or told
+        if told:
+            sums[name] = math.fsum(total for total, _ in told), math.fsum(seen for _, seen in told)
     hits = [reading.hits for reading in readings if reading.hits is not None]
     totals = (math.fsum(hit for hit, _ in hits), math.fsum(asked for _, asked in hits)) if hits else None
     ratios = [part.prefix_cache_hit_pct for part in parts if part.prefix_cache_hit_pct is not None]
@@ -265,9 +138,10 @@ def add_readings(readings: Sequence[Reading]) -> EngineRuntime:
         else math.fsum(ratios) / len(ratios)
         if ratios
         else None,
+        requests_per_second=_sum(part.requests_per_second for part in answering),
         unknown=tuple(unknown),
     )
-    whole = Reading(merged, buckets, frozenset(windowed), max(windows, default=None))
+    whole = Reading(merged, buckets, frozenset(windowed), max(windows, default=None), sums)
     return _with_quantiles(merged, whole)
 
 
@@ -280,7 +154,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def _with_quantiles(runtime: EngineRuntime, reading: Reading) -> EngineRuntime:
     def times(name: str) -> Latency | None:
         window = reading.seconds if name in reading.windowed else None
-        return latency(reading.buckets.get(name, {}), window)
+        return latency(reading.buckets.get(name, {}), reading.sums.get(name), window)
 
     def tokens(name: str, share: float) -> float | None:
         return quantile(reading.buckets.get(name, {}), share)
@@ -294,25 +168,71 @@ def _with_quantiles(runtime: EngineRuntime, reading: Reading) -> EngineRuntime:
         prompt_tokens_p95=tokens("prompt_tokens", 0.95),
         generation_tokens_p50=tokens("generation_tokens", 0.50),
         generation_tokens_p95=tokens("generation_tokens", 0.95),
+        batch_p95=tokens("batch", 0.95),
     )
 
 
-def _histograms(scrape: Scrape, names: Names, seconds: float | None) -> tuple[dict[str, Buckets], frozenset[str]]:
-    """Observations of the window where there are any, else since the engine started."""
+def _histograms(
+    scrape: Scrape, names: Names, seconds: float | None
+) -> tuple[dict[str, Buckets], dict[str, tuple[float, float]], frozenset[str]]:
+    """Observations and their sums: of the window where there are any, else since the engine started."""
     found: dict[str, Buckets] = {}
+    sums: dict[str, tuple[float, float]] = {}
     windowed = set()
-    for name in _HISTOGRAMS:
-        later = read_buckets(scrape.later, *getattr(names, name))
-        if not later:
-            continue
-        found[name] = later
-        if scrape.earlier is None or seconds is None:
-            continue
-        moved = since(later, read_buckets(scrape.earlier, *getattr(names, name)))
-        if moved and count(moved) > 0:
-            found[name] = moved
-            windowed.add(name)
-    return found, frozenset(windowed)
+    earlier = scrape.earlier if seconds is not None else None
+    for name in HISTOGRAMS:
+        metric = _metric(scrape.later, getattr(names, name))
+        later = read_buckets(scrape.later, *metric)
+        if later:
+            found[name] = later
+            moved = since(later, read_buckets(earlier, *metric)) if earlier is not None else None
+            if moved and count(moved) > 0:
+                found[name] = moved
+                windowed.add(name)
+        totals = _totals(scrape.later, names, name, metric)
+        if totals is not None:
+            before = _totals(earlier, names, name, metric) if earlier is not None else None
+            gained = _gained(totals, before)
+            if gained is not None and not later:
+                windowed.add(name)
+            sums[name] = gained if gained is not None and name in windowed else totals
+    return found, sums, frozenset(windowed)
+
+
+def _metric(page: Page, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of these histograms that the page has."""
+    return tuple(name for name in names if page.samples.get(f"{name}_bucket") or page.samples.get(f"{name}_sum"))[:1]
+
+
+def _totals(page: Page, names: Names, name: str, metric: tuple[str, ...]) -> tuple[float, float] | None:
+    """Seconds in all, and how many observations, since the engine started."""
+    if name not in TIMES:
+        return None
+    if name == "end_to_end" and names.mean_counters is not None:
+        time_name, count_name, unit = names.mean_counters
+        spent, seen = page.total(time_name), page.total(count_name)
+        return (spent * unit, seen) if spent is not None and seen and spent >= 0 < seen else None
+    if not metric:
+        return None
+    spent, seen = page.total(f"{metric[0]}_sum"), page.total(f"{metric[0]}_count")
+    return (spent, seen) if spent is not None and seen and spent >= 0 < seen else None
+
+
+def _gained(later: tuple[float, float], earlier: tuple[float, float] | None) -> tuple[float, float] | None:
+    """What came to both between two reads; None where nothing did, or the engine began again."""
+    if earlier is None or later[1] <= earlier[1] or later[0] < earlier[0]:
+        return None
+    return later[0] - earlier[0], later[1] - earlier[1]
+
+
+def _ended_per_second(scrape: Scrape, names: Names, seconds: float | None) -> float | None:
+    """Requests that ended between the two reads, per second; None where no counter of them was read twice."""
+    if scrape.earlier is None or seconds is None:
+        return None
+    metric = _metric(scrape.later, names.end_to_end)
+    counter = names.mean_counters[1] if names.mean_counters else f"{metric[0]}_count" if metric else ""
+    later, earlier = scrape.later.total(counter), scrape.earlier.total(counter)
+    return None if later is None or earlier is None or later < earlier else (later - earlier) / seconds
 
 
 def _rate(

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piqc_pipeline.cluster.engines.runtime import Reading, Scrape, add_readings, metric_prefixes, read_scrape
+from piqc_pipeline.cluster.engines.names import NAMES, metric_prefixes
+from piqc_pipeline.cluster.engines.runtime import Reading, Scrape, add_readings, read_scrape
 from piqc_pipeline.cluster.exposition import parse
 
 V1 = (
@@ -156,6 +157,67 @@ def test_tgi_and_ray_have_their_own_names() -> None:
     ).runtime
     assert (ray.requests_running, ray.generation_tokens_per_second, ray.prefix_cache_hit_pct) == (1.0, 17.757, None)
     assert metric_prefixes(parse("ray_vllm:num_requests_running 1\n")) == ("ray_vllm:",)
+
+
+def triton(microseconds: float, requests: float, model: str = "densenet_onnx") -> str:
+    labels = f'{{model="{model}",version="1"}}'
+    return (
+        f"nv_inference_request_success{labels} {requests}\n"
+        f"nv_inference_request_duration_us{labels} {microseconds}\n"
+        f"nv_inference_pending_request_count{labels} 0\n"
+        f'nv_inference_request_summary_us{{model="{model}",version="1",quantile="0.99"}} 3\n'
+    )
+
+
+def test_triton_tells_a_mean_by_its_counters_and_its_summary_is_not_believed() -> None:
+    # A published page: 3 requests took 1,327,965 us, while every quantile of its summary says 3 us.
+    found = read(triton(1327965, 3)).runtime.end_to_end
+    assert found is not None and found.mean_ms == pytest.approx(442.655)
+    assert (found.p50_ms, found.p95_ms, found.p99_ms, found.window_seconds) == (None, None, None, None)
+
+
+def test_triton_tells_the_mean_of_the_window_where_requests_ended_in_it() -> None:
+    # 2 more requests in 4 s took 100 ms: 50 ms each, half a request a second. Nobody has ended: the mean since boot.
+    found = read(triton(1427965, 5), triton(1327965, 3), 4.0).runtime
+    assert found.end_to_end is not None and found.requests_per_second == 0.5
+    assert (found.end_to_end.mean_ms, found.end_to_end.window_seconds) == (pytest.approx(50.0), 4.0)
+    idle = read(triton(1327965, 3), triton(1327965, 3), 4.0).runtime
+    assert idle.end_to_end is not None and idle.requests_per_second == 0.0
+    assert (idle.end_to_end.mean_ms, idle.end_to_end.window_seconds) == (pytest.approx(442.655), None)
+
+
+def test_a_triton_without_a_request_has_no_latency() -> None:
+    assert read(triton(0, 0)).runtime.end_to_end is None
+
+
+def test_means_of_replicas_are_weighted_by_their_requests() -> None:
+    # 3 requests of 100 ms and 1 of 500 ms: 200 ms, and not 300.
+    found = add_readings([read(triton(300_000, 3)), read(triton(500_000, 1))]).end_to_end
+    assert found is not None and found.mean_ms == pytest.approx(200.0)
+
+
+def test_a_histogram_tells_its_mean_and_how_many_requests_ended() -> None:
+    def page(seconds: float, count: int) -> str:
+        name = 'vllm:e2e_request_latency_seconds{end}{{model_name="m"{le}}} {value}\n'
+        rows = [("_bucket", ',le="1.0"', count), ("_bucket", ',le="+Inf"', count)]
+        rows += [("_sum", "", seconds), ("_count", "", count)]  # type: ignore[list-item]
+        return v1() + "".join(name.format(end=end, le=le, value=value) for end, le, value in rows)
+
+    found = read(page(16.0, 30), page(10.0, 10), 10.0).runtime
+    assert found.end_to_end is not None and found.end_to_end.mean_ms == pytest.approx(300.0)
+    assert found.requests_per_second == 2.0
+
+
+def test_tgi_exports_how_large_its_batches_are() -> None:
+    page = 'tgi_batch_current_size 2\ntgi_queue_size 0\ntgi_batch_next_size_bucket{le="4"} 90\n'
+    page += 'tgi_batch_next_size_bucket{le="8"} 100\ntgi_batch_next_size_bucket{le="+Inf"} 100\n'
+    assert read(page).runtime.batch_p95 == 6.0
+    assert read(v1()).runtime.batch_p95 is None
+
+
+def test_prometheus_is_asked_for_every_series_of_a_figure() -> None:
+    assert {"vllm:e2e_request_latency_seconds_sum", "vllm:num_requests_running"} <= NAMES["vllm:"].series()
+    assert {"nv_inference_request_duration_us", "nv_inference_request_success"} <= NAMES["nv_inference"].series()
 
 
 def test_replicas_add_and_their_histograms_add_by_bound() -> None:
