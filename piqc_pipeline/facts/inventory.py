@@ -68,7 +68,7 @@ INVENTORY: tuple[tuple[str, str, str], ...] = (
     ("obs.generationTokens.p50", "", _NO_METRICS),
     ("obs.generationTokens.p95", "", _NO_METRICS),
     ("obs.effectiveBatch.p95", "", "a percentile needs a distribution over time, and its engine exports none"),
-    ("obs.rps.avg", "", "no counter of ended requests was read twice"),
+    ("obs.rps.avg", "", "no request ended between two reads of its engine's counters"),
     ("k8s.replicas", "", "its owner does not say"),
     ("k8s.cpuRequest", "", "its container requests no CPU"),
     ("k8s.memoryRequest", "", "its container requests no memory"),

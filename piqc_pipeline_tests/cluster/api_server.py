@@ -22,6 +22,8 @@ PLURALS = {
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "ConfigMap": "configmaps",
     "ResourceQuota": "resourcequotas",
+    "ServiceMonitor": "servicemonitors",
+    "PodMonitor": "podmonitors",
 }
 
 

@@ -1,9 +1,16 @@
 """The recorded cluster that ships: five deployments, twelve GPUs that nobody uses, one pod that waits."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from piqc_pipeline.cluster import read_demo
+from piqc_pipeline.cluster import ScanOptions, read_demo, read_dump, read_live
+from piqc_pipeline.cluster.recorded import demo_path
 from piqc_pipeline.facts.snapshot_file import snapshot_from_json, snapshot_to_json
+from piqc_pipeline.report.scan_result import scan_result
+from piqc_pipeline.report.wire import report_document
+from piqc_pipeline.waste import load_prices
+from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Script, serve
 
 NOW = datetime(2025, 1, 20, tzinfo=UTC)
 SNAPSHOT = read_demo(NOW)
@@ -62,3 +69,22 @@ def test_the_pending_pod_of_the_demo_says_why_it_waits() -> None:
 
 def test_the_demo_survives_a_file() -> None:
     assert snapshot_from_json(snapshot_to_json(SNAPSHOT)) == SNAPSHOT
+
+
+def test_a_living_cluster_in_the_same_state_gives_the_same_report(tmp_path: Path) -> None:
+    items = json.loads(demo_path().read_text())["items"]
+    answers = json.loads(demo_path().with_name("cluster-answers.json").read_text())["pods"]
+    scripts = {
+        name: Script(
+            {tool: (text, "", 0) for tool, text in told["tools"].items()},
+            {page: (200, text) for page, text in told.get("pages", {}).items()},
+        )
+        for name, told in answers.items()
+    }
+    prices = load_prices()
+    with serve(ApiServerDouble(items, scripts, groups=("apps", "monitoring.coreos.com"))) as api:
+        options = ScanOptions(kubeconfig=api.kubeconfig(tmp_path), cluster_name="demo", rate_window_seconds=0.6)
+        live = report_document([scan_result(read_live(options, NOW), prices)], NOW)
+    recorded = report_document([scan_result(read_dump(demo_path(), NOW, "demo"), prices)], NOW)
+    assert (live.pop("context"), recorded.pop("context")) == ("here", None)
+    assert live == recorded

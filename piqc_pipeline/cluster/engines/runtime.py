@@ -226,13 +226,13 @@ def _gained(later: tuple[float, float], earlier: tuple[float, float] | None) -> 
 
 
 def _ended_per_second(scrape: Scrape, names: Names, seconds: float | None) -> float | None:
-    """Requests that ended between the two reads, per second; None where no counter of them was read twice."""
+    """Requests that ended between the two reads, per second; None where none did: in a few seconds that tells nothing."""
     if scrape.earlier is None or seconds is None:
         return None
     metric = _metric(scrape.later, names.end_to_end)
     counter = names.mean_counters[1] if names.mean_counters else f"{metric[0]}_count" if metric else ""
     later, earlier = scrape.later.total(counter), scrape.earlier.total(counter)
-    return None if later is None or earlier is None or later < earlier else (later - earlier) / seconds
+    return None if later is None or earlier is None or later <= earlier else (later - earlier) / seconds
 
 
 def _rate(
