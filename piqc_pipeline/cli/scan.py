@@ -67,7 +67,9 @@ def _debug_option(command: Any) -> Any:
     metavar="FILE",
     help="Read a recorded cluster: `kubectl get nodes,pods,... -A -o json`. Touches no cluster.",
 )
-@click.option("--cluster-name", help="Name of the cluster in ids; else the context's cluster.")
+@click.option(
+    "--cluster-name", "--cluster-id", "cluster_name", help="Name of the cluster in ids; else the context's cluster."
+)
 @click.option("--format", "form", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
 @click.option(
     "-o",
@@ -109,6 +111,7 @@ def _debug_option(command: Any) -> Any:
 )
 @click.option("--push-url", metavar="URL", help="POST the facts bundle to this address; a failed push is exit 1.")
 @click.option("--push-token-file", type=_FILE, metavar="FILE", help="File with the bearer token for --push-url.")
+@click.option("--api-key", hidden=True)
 @click.option(
     "--contribute-benchmarks", is_flag=True, help="Write an anonymized benchmark record to a file and show it."
 )

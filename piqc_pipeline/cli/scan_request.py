@@ -79,6 +79,10 @@ def _check(given: dict[str, Any]) -> None:
         raise UsageError("--combined joins the files of -o DIR: give --format json or yaml and -o DIR")
     if given["contribute_url"] and not given["contribute_benchmarks"]:
         raise UsageError("--contribute-url needs --contribute-benchmarks")
+    if given["api_key"] is not None:
+        raise UsageError(
+            "--api-key shows the key to everybody who lists processes: write it to a file and give --push-token-file"
+        )
     if given["push_token_file"] and not given["push_url"]:
         raise UsageError("--push-token-file needs --push-url")
 

@@ -168,6 +168,7 @@ def test_an_unconfigured_scan_names_the_kubeconfig_and_the_demo(run: Run) -> Non
         pytest.param(("--combined",), id="combined-without-a-folder"),
         pytest.param(("--contribute-url", "https://example.invalid"), id="address-without-a-record"),
         pytest.param(("--push-token-file", "t"), id="token-without-an-address"),
+        pytest.param(("--push-url", "https://example.invalid", "--api-key", "s3cret"), id="key-for-all-to-see"),
         pytest.param(("--context", "c"), id="context-and-dump"),
         pytest.param(("--all-contexts",), id="all-contexts-and-dump"),
         pytest.param(("--push-url", "https://example.invalid", "--push-token-file", "none"), id="missing-token-file"),
@@ -179,6 +180,12 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_is_read(
     result = run("scan", "--from-dump", dump, *arguments)
     assert isinstance(result.exception, UsageError)
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("option", ["--cluster-name", "--cluster-id"])
+def test_the_cluster_of_ids_is_the_one_that_is_named(run: Run, dump: Path, option: str) -> None:
+    result = run("scan", "--from-dump", dump, option, "prod-1", "--format", "json")
+    assert json.loads(result.stdout)["cluster"] == "prod-1"
 
 
 @pytest.mark.parametrize(
