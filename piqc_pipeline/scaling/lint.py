@@ -1,19 +1,22 @@
 """Will these ScaledObjects and HPAs do what their author expects? Closed-world schema first, then known faults.
 
 Reading is in `lint_load.py`, what each rule means in `lint_rules.py`, triggers in `lint_triggers.py`, HPAs in
-`lint_hpa.py`. `metadata.annotations["piqc.io/lint-ignore"]` names rules that an object is excused from.
+`lint_hpa.py`, other objects in `lint_context.py`. `metadata.annotations["piqc.io/lint-ignore"]` names rules that an
+object is excused from.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from piqc_pipeline.scaling import schema
 from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
 from piqc_pipeline.scaling.keda import NAME_LIMIT
+from piqc_pipeline.scaling.lint_context import MONITORS, check_context, check_monitor
 from piqc_pipeline.scaling.lint_hpa import check_hpa
 from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, paths_of, read
+from piqc_pipeline.scaling.lint_query import check_query
 from piqc_pipeline.scaling.lint_rules import RULES, Severity
 from piqc_pipeline.scaling.lint_triggers import check_triggers
 from piqc_pipeline.scaling.lint_values import Report, as_map, integer, text
@@ -22,7 +25,9 @@ IGNORE_ANNOTATION = "piqc.io/lint-ignore"
 BOOLEAN_ANNOTATIONS = tuple(
     f"autoscaling.keda.sh/{name}" for name in ("paused", "paused-scale-in", "paused-scale-out", "force-activation")
 )
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 KINDS = {"ScaledObject": "keda.sh/v1alpha1", "HorizontalPodAutoscaler": "autoscaling/v2"}
+CHECKED = {*KINDS, *MONITORS, "PrometheusRule"}
 UNSCALABLE = {"DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
@@ -66,7 +71,7 @@ def lint_files(names: Sequence[str], standard_input: bytes | None = None) -> lis
         except Unreadable as error:
             findings.append(Finding("unreadable", "error", name, error.line, "", "", str(error)))
             continue
-        if not any(document.kind in KINDS for document in here):
+        if not any(document.kind in CHECKED for document in here):
             findings.append(Finding("nothing-to-check", "info", name, 1, "", "", "it holds no ScaledObject and no HPA"))
         found += here
     return sorted([*findings, *lint_documents(found)], key=_order)
@@ -77,21 +82,14 @@ def _order(entry: Finding) -> tuple[str, int, int, str, str]:
     return entry.file, rank, entry.line, entry.rule, entry.path
 
 
-def lint_text(content: str, name: str = "input") -> list[Finding]:
-    """Every fault in one text; see `lint_files`."""
-    return (
-        lint_files(["-"], content.encode())
-        if name == "-"
-        else [replace(entry, file=name) for entry in lint_files(["-"], content.encode())]
-    )
-
-
 def lint_documents(found: Sequence[Document]) -> list[Finding]:
     """Every fault of the ScaledObjects and HPAs among the objects; the others are context (Services, other HPAs)."""
     findings: list[Finding] = []
     for document in found:
         if document.kind in KINDS:
             findings += _check(document, found)
+        elif document.kind in CHECKED:
+            findings += _check_monitoring(document, found)
     return [*findings, *_two_controllers(found)]
 
 
@@ -110,6 +108,23 @@ def _check(document: Document, others: Sequence[Document]) -> list[Finding]:
             check_triggers(body, report, _services(others))
         else:
             check_hpa(body, report)
+        check_context(document, others, report)
+    return _findings(document, report)
+
+
+def _check_monitoring(document: Document, others: Sequence[Document]) -> list[Finding]:
+    """Monitors that select nothing, and the queries of recording rules and alerts."""
+    report = Report()
+    if document.kind in MONITORS:
+        check_monitor(document, others, report)
+        return _findings(document, report)
+    groups = as_map(document.body.get("spec")).get("groups")
+    for at, group in enumerate(groups if isinstance(groups, list) else []):
+        rules = as_map(group).get("rules")
+        for index, rule in enumerate(rules if isinstance(rules, list) else []):
+            query = text(as_map(rule).get("expr"))
+            if query:
+                check_query(query, f"spec.groups[{at}].rules[{index}].expr", report)
     return _findings(document, report)
 
 
@@ -177,6 +192,9 @@ def _without_effect(spec: Mapping[str, Any], least: int, idle: int | None, repor
 
 
 def _annotations(annotations: Mapping[str, Any], report: Report) -> None:
+    if PAUSED_REPLICAS in annotations:
+        message = f"the count is held at {annotations[PAUSED_REPLICAS]} until the annotation goes"
+        report.add("paused", f"metadata.annotations.{PAUSED_REPLICAS}", message[:200])
     for key in BOOLEAN_ANNOTATIONS:
         value = annotations.get(key)
         # strconv.ParseBool takes these.

@@ -5,6 +5,8 @@ Only what is certain by the meaning of a metric or by the query's own arithmetic
 
 import re
 
+from piqc_pipeline.scaling.lint_query import LONGEST_QUERY
+
 PERCENT = 100.0
 SHARE = 1.0
 
@@ -51,12 +53,14 @@ def bound_of_query(query: str) -> float | None:
 
     `sum`, `count`, `rate` and arithmetic between metrics may leave the range: None.
     """
+    if len(query) > LONGEST_QUERY:
+        return None
     bare = re.sub(r"\"[^\"]*\"|'[^']*'", '""', query)
     bare = re.sub(r"\{[^}]*\}", "", bare)
     bare = re.sub(r"\[[^\]]*\]", "", bare)
     bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
-    names = re.findall(r"[A-Za-z_:][A-Za-z0-9_:]*", bare)
-    functions = set(re.findall(r"([A-Za-z_][A-Za-z0-9_]*)\s*\(", bare))
+    names = re.findall(r"(?<![A-Za-z0-9_:])[A-Za-z_:][A-Za-z0-9_:]*", bare)
+    functions = set(re.findall(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(", bare))
     # An aggregation with its labels in between, `avg (x)` or `avg by (x) (y)`, lost them above.
     if functions - _KEEPING:
         return None

@@ -125,6 +125,15 @@ def documents(content: bytes, file: str) -> list[Document]:
     Raises:
         Unreadable: It is no YAML, too deep, too large, or holds something that is no object.
     """
+    try:
+        return _documents(content, file)
+    except Unreadable as error:
+        if b"{{" not in content:
+            raise
+        raise Unreadable(f"{error}; it holds a template: render it first (helm template)", error.line) from error
+
+
+def _documents(content: bytes, file: str) -> list[Document]:
     if len(content) > LARGEST_FILE_BYTES:
         raise Unreadable(f"it is larger than {LARGEST_FILE_BYTES // 1_000_000} MB")
     try:

@@ -5,10 +5,75 @@ import re
 from piqc_pipeline.scaling.lint_values import Report
 
 _PAIRS = {")": "(", "]": "[", "}": "{"}
+LONGEST_QUERY = 20_000
+"""Characters; nobody reads a longer one, and patterns would take long."""
+_AGGREGATION = re.compile(
+    r"\b(?:sum|avg|min|max|count|group|stddev|stdvar|quantile|count_values)\s*(?:(by|without)\s*\(([^)]*)\)\s*)?\("
+)
+_GROUPING = re.compile(r"\s*(by|without)\s*\(([^)]*)\)")
+_ONE_ELEMENT = re.compile(r"\b(?:scalar|vector|absent|absent_over_time)\s*\(|\b(?:topk|bottomk)\s*\(\s*1\s*,")
+_OF_PODS = re.compile(r"\b(vllm:\w+|sglang:\w+|tgi_\w+|nv_\w+|lmdeploy:\w+|DCGM_FI_\w+|trtllm_\w+)")
+"""Metrics that pods of the workload, or devices that they hold, export themselves: without a pod there is none."""
+
+
+def of_own_pods(query: str) -> bool:
+    """Whether every metric of the query vanishes with the workload's last pod."""
+    bare = _without_strings(query[:LONGEST_QUERY])
+    return bool(_OF_PODS.search(bare)) and not re.search(r"\b(vector|absent)\s*\(", bare)
+
+
+def check_trigger_query(query: str, path: str, report: Report) -> None:
+    """Notes what is wrong with a query as a trigger: several series, none at zero traffic, everybody's load."""
+    bare = _without_strings(query[:LONGEST_QUERY])
+    if _many_elements(bare):
+        report.add("promql-many-series", path, "the query groups by labels: more than one element is an error")
+    found = _OF_PODS.search(bare)
+    if found and not re.search(r"\{[^}]*[a-z]", bare):
+        report.add("promql-no-selector", path, f"{found[1]} is read of all workloads: no label is selected")
+    divided = re.search(r"/\s*(?:\(\s*)*(?:\w+\s*(?:by\s*\([^)]*\)\s*)?\(\s*)*(?:rate|irate|increase)\s*\(", bare)
+    if divided and not re.search(r"clamp_min|>\s*0|\bor\b", bare[divided.start() :]):
+        report.add("promql-nan-at-zero", path, "the query divides by a rate, which is 0 without traffic: NaN")
+
+
+def _without_strings(query: str) -> str:
+    return re.sub(r"\"[^\"]*\"|'[^']*'", '""', re.sub(r"#[^\n]*", "", query))
+
+
+def _many_elements(bare: str) -> bool:
+    """Whether the query groups by labels that it does not select, and nothing aggregates all of it."""
+    if _ONE_ELEMENT.search(bare):
+        return False
+    pinned = set(re.findall(r"\b(\w+)\s*=\s*\"", bare))
+    several = False
+    for call in _AGGREGATION.finditer(bare):
+        grouping = (call[1], call[2])
+        if call[1] is None:
+            after = _GROUPING.match(bare, _closing(bare, call.end() - 1) + 1)
+            if after is None:
+                return False
+            grouping = (after[1], after[2])
+        labels = {label.strip() for label in (grouping[1] or "").split(",") if label.strip()}
+        if grouping[0] == "by" and labels <= pinned:
+            return False
+        several = True
+    return several
+
+
+def _closing(text: str, opening: int) -> int:
+    """Place of the bracket that closes the one at `opening`; the text's end where there is none."""
+    depth = 0
+    for place in range(opening, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place
+    return len(text)
 
 
 def check_query(query: str, path: str, report: Report) -> None:
     """Notes brackets that do not match, rates of gauges, exporters' labels and duty cycles."""
+    if len(query) > LONGEST_QUERY:
+        report.add("promql-too-long", path, f"the query has {len(query)} characters")
+        return
     if not _balanced(query):
         report.add("promql-brackets", path, f"the query does not parse: {query[:120]}")
     bare = re.sub(r"#[^\n]*", "", query)
@@ -22,7 +87,9 @@ def check_query(query: str, path: str, report: Report) -> None:
     exporter = re.search(r"(DCGM_FI_\w+)\{[^}]*\b(?<!exported_)(namespace|pod)\s*[=!]", bare)
     if exporter and "exported_" not in bare:
         report.add("promql-exporter-labels", path, f"{exporter[1]} is selected by {exporter[2]}")
-    if "DCGM_FI_DEV_GPU_UTIL" in bare:
+    if "DCGM_FI_DEV_GPU_UTIL" in bare and re.search(r"\bGPU_I_(PROFILE|ID)\b", bare):
+        report.add("mig-gpu-util", path, "DCGM_FI_DEV_GPU_UTIL of a MIG instance")
+    elif "DCGM_FI_DEV_GPU_UTIL" in bare:
         report.add("gpu-util-signal", path, "DCGM_FI_DEV_GPU_UTIL is a duty cycle")
 
 

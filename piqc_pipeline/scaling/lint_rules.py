@@ -240,4 +240,97 @@ RULES: dict[str, Rule] = {
     ),
     "hpa-of-keda": Rule("info", "This HPA is written by KEDA; changes are reverted.", "Change the ScaledObject."),
     "hpa-no-metric": Rule("info", "Without metrics the HPA holds 80 % of cpu.", "Name the metric."),
+    "forecast-alone": Rule(
+        "warning",
+        "A forecast knows nothing of a burst, and is wrong on the first day that is different.",
+        "Add a trigger on live demand; the HPA takes the larger.",
+        "keda #7494",
+    ),
+    "zero-never-returns": Rule(
+        "error",
+        "At zero replicas the engine's and the device's own metrics are gone, so no request can bring a replica back.",
+        "Use a metric of the router that counts requests without a backend, or a minimum of 1.",
+        "production-stack PR 679",
+    ),
+    "value-needs-ready": Rule(
+        "info",
+        "With Value the HPA multiplies the ready pods; while none is ready the count cannot move.",
+        "Use AverageValue with a count of replicas and target 1.",
+        "kubernetes #130130",
+    ),
+    "fallback-skips-formula": Rule(
+        "warning",
+        "Once a trigger is in fallback, every behavior but scalingModifiers skips the formula.",
+        "Use behavior: scalingModifiers (KEDA 2.20) and a formula such as max(forecast ?? 0, observed).",
+        "keda #5371, #5666",
+    ),
+    "paused": Rule(
+        "info",
+        "The object moves nothing while it is paused.",
+        "Drop the annotation when it should act.",
+        "dynamo #4420",
+    ),
+    "promql-many-series": Rule(
+        "warning",
+        "A trigger's query must return one element; KEDA fails on several.",
+        "Aggregate once more, without labels.",
+        "keda prometheus_scaler.go",
+    ),
+    "promql-no-selector": Rule(
+        "warning",
+        "Idle devices and other tenants dilute the value, and one workload's load scales another.",
+        "Select the workload's namespace and pods, or read a recording rule by workload.",
+        "keda #6141",
+    ),
+    "promql-nan-at-zero": Rule(
+        "warning",
+        "Without traffic the quotient is NaN: an error that blocks scale-in, or 0 where null values are ignored.",
+        "Divide by clamp_min(..., 1), or scale on demand itself.",
+        "dynamo #6985",
+    ),
+    "promql-too-long": Rule("warning", "A query of this length is not checked.", "Put parts into recording rules."),
+    "mig-gpu-util": Rule(
+        "error",
+        "GPU_UTIL is not measured on MIG instances: it is absent or 0.",
+        "Use DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
+        "DCGM #80, dcgm-exporter #577",
+    ),
+    "target-not-found": Rule("warning", "No workload of this name is among the objects read.", "Check scaleTargetRef."),
+    "target-custom": Rule(
+        "info",
+        "AverageValue divides by status.replicas of /scale; many custom resources leave it empty.",
+        "Check kubectl get --subresource=scale.",
+        "production-stack PR 903",
+    ),
+    "max-above-quota": Rule(
+        "warning",
+        "Replicas beyond the quota are refused and never start, while the autoscaler goes on asking.",
+        "Lower the maximum or raise the quota.",
+        "aibrix #160",
+    ),
+    "grace-short": Rule(
+        "info",
+        "Scale-in deletes pods; a generation that takes longer than the grace period is cut off.",
+        "Set terminationGracePeriodSeconds longer than the longest generation, and a preStop sleep of 3 s.",
+        "kthena #1589",
+    ),
+    "trigger-shared": Rule(
+        "warning",
+        "One number scales two workloads: the load of one moves the other.",
+        "Select each workload in its own query or address.",
+        "aibrix #436",
+    ),
+    "monitor-selects-nothing": Rule(
+        "error", "The monitor selects nothing, so nothing is scraped.", "Copy the labels of the object."
+    ),
+    "monitor-exporter-labels": Rule(
+        "warning",
+        "dcgm-exporter's chart labels its Service app.kubernetes.io/name: dcgm-exporter, the GPU operator app: "
+        "nvidia-dcgm-exporter.",
+        "Take the label that the Service has.",
+        "dcgm-exporter chart",
+    ),
+    "monitor-port": Rule(
+        "error", "An endpoint whose port no Service names is not scraped.", "Name the Service's port."
+    ),
 }

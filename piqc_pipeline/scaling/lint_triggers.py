@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from piqc_pipeline.scaling.lint_bounds import bound_of_name, bound_of_query
-from piqc_pipeline.scaling.lint_query import check_query
+from piqc_pipeline.scaling.lint_query import check_query, check_trigger_query, of_own_pods
 from piqc_pipeline.scaling.lint_values import Report, as_map, integer, number, text
 
 RESOURCE_TYPES = {"cpu", "memory"}
@@ -85,6 +85,7 @@ def check_triggers(body: Mapping[str, Any], report: Report, services: set[tuple[
     _fallback(spec, triggers, report)
     _modifiers(spec, modifiers, triggers, report)
     _zero(spec, triggers, report)
+    _alone(triggers, report)
     _reachable(spec, triggers, modifiers, report)
 
 
@@ -150,6 +151,7 @@ def _reads(
         query = text(metadata.get("query"))
         if query:
             check_query(query, f"{path}.metadata.query", report)
+            check_trigger_query(query, f"{path}.metadata.query", report)
     elif kind == "cron":
         _cron(metadata, path, report)
 
@@ -231,6 +233,9 @@ def _modifiers(
     formula, target = text(modifiers.get("formula")), modifiers.get("target")
     if bool(formula) != bool(target):
         report.add("modifiers-incomplete", path, f"{'target' if formula else 'formula'} is missing")
+    fallback = as_map(spec.get("fallback"))
+    if formula and fallback and fallback.get("behavior", "static") != "scalingModifiers":
+        report.add("fallback-skips-formula", "spec.fallback", f"behavior {fallback.get('behavior', 'static')}")
     if spec.get("fallback") and target and not re.fullmatch(r"[1-9][0-9]{0,8}", str(target)):
         report.add("fallback-ignored", f"{path}.target", f"target {target!r} is no whole number: fallback is off")
     names = {text(trigger.get("name")) for trigger in triggers}
@@ -254,6 +259,24 @@ def _zero(spec: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], report
     elif not integer(spec.get("minReplicaCount")):
         shown = "minReplicaCount is 0" if "minReplicaCount" in spec else "minReplicaCount is not given, which means 0"
         report.add("zero-on-failure", "spec.minReplicaCount", f"a failing trigger can take the workload to 0: {shown}")
+
+    if not integer(spec.get("minReplicaCount")) and all(_gone_with_pods(trigger) for trigger in triggers):
+        message = "with no pod left, nothing exports what the triggers read: the workload stays at 0"
+        report.add("zero-never-returns", "spec.triggers", message)
+
+
+def _gone_with_pods(trigger: Mapping[str, Any]) -> bool:
+    query = text(as_map(trigger.get("metadata")).get("query")) or ""
+    return _kind(trigger) == "prometheus" and of_own_pods(query)
+
+
+def _alone(triggers: Sequence[Mapping[str, Any]], report: Report) -> None:
+    """A forecast without anything live beside it; what needs a ready pod."""
+    if triggers and all(_forecasts(trigger) for trigger in triggers):
+        report.add("forecast-alone", "spec.triggers", "every trigger is a forecast")
+    for index, trigger in enumerate(triggers):
+        if trigger.get("metricType") == "Value":
+            report.add("value-needs-ready", f"spec.triggers[{index}].metricType", "Value counts ready pods")
 
 
 def _reachable(

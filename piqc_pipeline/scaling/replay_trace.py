@@ -81,7 +81,7 @@ def read_trace(path: Path) -> list[DemandSeries]:
             found = series_from_trace(renamed)
         else:
             found = _from_history_file(path)
-    except (pl.exceptions.PolarsError, HistoryFileUnreadable) as error:
+    except (pl.exceptions.PolarsError, HistoryFileUnreadable, ValueError) as error:
         raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
     if not any(np.isfinite(series.demand).any() for series in found):
         raise TraceUnreadable(

@@ -2,12 +2,13 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
 from piqc_pipeline.scaling import lint_output
-from piqc_pipeline.scaling.lint import lint_text
+from piqc_pipeline.scaling.lint import lint_files
 from piqc_pipeline.scaling.lint_rules import RULES
 
 # The specification's own ScaledObject.
@@ -73,12 +74,16 @@ spec:
 """
 
 
+def found_in(text):
+    return lint_files(["-"], text.encode())
+
+
 def rules(text):
-    return {entry.rule for entry in lint_text(text)}
+    return {entry.rule for entry in found_in(text)}
 
 
 def errors(text):
-    return {entry.rule for entry in lint_text(text) if entry.severity == "error"}
+    return {entry.rule for entry in found_in(text) if entry.severity == "error"}
 
 
 def changed(text, path, value):
@@ -96,7 +101,7 @@ def changed(text, path, value):
 
 
 def test_the_specifications_own_example_never_asks_for_more_than_two():
-    (found,) = [entry for entry in lint_text(LITERAL) if entry.rule == "target-unreachable"]
+    (found,) = [entry for entry in found_in(LITERAL) if entry.rule == "target-unreachable"]
     assert found.severity == "error"
     assert "never asks for more than 2 replicas, so maxReplicaCount 10 is out of reach" in found.message
     assert "ceil(100 / 75) = 2" in found.message
@@ -105,7 +110,7 @@ def test_the_specifications_own_example_never_asks_for_more_than_two():
 
 @pytest.mark.parametrize("text", [GOOD, HPA], ids=["ScaledObject", "HPA"])
 def test_a_good_object_has_no_error_and_no_warning(text):
-    assert {entry.severity for entry in lint_text(text)} <= {"info"}
+    assert {entry.severity for entry in found_in(text)} <= {"info"}
 
 
 SPEC = ("spec",)
@@ -121,6 +126,22 @@ QUERY = (*OBSERVED, "metadata", "query")
         pytest.param((*FORECAST, "metadata", "targetValue"), 1, "schema", id="a number in metadata"),
         pytest.param((*SPEC, "minReplicaCount"), 13, "min-above-max", id="minimum above maximum"),
         pytest.param((*SPEC, "minReplicaCount"), 0, "zero-on-failure", id="minimum zero"),
+        pytest.param(
+            ("metadata", "annotations"), {"autoscaling.keda.sh/paused-replicas": "4"}, "paused", id="held by hand"
+        ),
+        pytest.param(
+            (*SPEC, "scaleTargetRef"),
+            {"apiVersion": "serving.example.com/v1", "kind": "Runtime", "name": "chat"},
+            "target-custom",
+            id="a custom resource",
+        ),
+        pytest.param((*FORECAST, "metricType"), "Value", "value-needs-ready", id="Value counts ready pods"),
+        pytest.param(
+            (*SPEC, "advanced", "scalingModifiers"),
+            {"formula": "max(forecast, observed)", "target": "1"},
+            "fallback-skips-formula",
+            id="a fallback beside a formula",
+        ),
         pytest.param((*SPEC, "minReplicaCount"), None, "zero-on-failure", id="no minimum is zero"),
         pytest.param((*SPEC, "idleReplicaCount"), 0, "zero-on-failure", id="idle zero"),
         pytest.param((*SPEC, "idleReplicaCount"), 1, "idle-replicas", id="idle one"),
@@ -234,7 +255,7 @@ def prometheus(query, threshold):
     ],
 )
 def test_a_bounded_query_has_a_largest_count(query, threshold, most):
-    (found,) = [entry for entry in lint_text(prometheus(query, threshold)) if entry.rule == "target-unreachable"]
+    (found,) = [entry for entry in found_in(prometheus(query, threshold)) if entry.rule == "target-unreachable"]
     assert f"never asks for more than {most} replicas" in found.message
 
 
@@ -362,16 +383,75 @@ def test_a_list_stands_for_its_items():
 
 
 def test_every_rule_has_a_test_or_is_about_files():
-    source = __import__("pathlib").Path(__file__).read_text()
+    tests = Path(__file__).parent.glob("test_lint*.py")
+    source = "".join(path.read_text() for path in tests)
     files = {"unreadable", "nothing-to-check"}
     assert [name for name in RULES if f'"{name}"' not in source and name not in files] == []
 
 
 def test_json_and_sarif_are_parseable_and_carry_the_fix():
-    found = lint_text(LITERAL, "so.yaml")
+    found = found_in(LITERAL)
     body = json.loads(lint_output.as_json(found))
     assert body["summary"]["error"] == len([entry for entry in found if entry.severity == "error"])
     assert all(entry["fix"] and entry["explanation"] for entry in body["findings"])
     run = json.loads(lint_output.as_sarif(found, "0.1.0"))["runs"][0]
     assert {result["ruleId"] for result in run["results"]} == {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-    assert run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "so.yaml"
+    assert run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "-"
+
+
+@pytest.mark.parametrize(
+    ("query", "rule"),
+    [
+        ('avg by (pod) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{exported_namespace="a"})', "promql-many-series"),
+        ('sum(vllm:num_requests_waiting{namespace="a"}) by (pod)', "promql-many-series"),
+        ('sum without (instance) (vllm:num_requests_waiting{namespace="a"})', "promql-many-series"),
+        ("sum(vllm:num_requests_waiting)", "promql-no-selector"),
+        ('sum(a{x="y"}) / sum(rate(b{x="y"}[2m]))', "promql-nan-at-zero"),
+        ('avg(DCGM_FI_DEV_GPU_UTIL{GPU_I_PROFILE="1g.10gb",exported_pod=~"a.*"})', "mig-gpu-util"),
+        ("sum(" + "x" * 30_000 + ")", "promql-too-long"),
+    ],
+)
+def test_a_query_that_misleads_is_found(query, rule):
+    assert rule in rules(changed(GOOD, QUERY, query))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'sum(avg by (pod) (vllm:num_requests_waiting{namespace="a"}))',
+        'avg by (namespace, workload) (x{namespace="a",workload="b"})',
+        'max(sum(vllm:num_requests_waiting{namespace="a"}) by (pod))',
+        'sum(a{x="y"}) / clamp_min(sum(rate(b{x="y"}[2m])), 1)',
+        'sum(a{x="y"}) / (sum(rate(b{x="y"}[2m])) > 0)',
+        'scalar(sum by (pod) (x{a="b"}))',
+        'topk(1, sum by (pod) (x{a="b"}))',
+    ],
+)
+def test_a_query_of_one_element_that_is_always_there_is_not_accused(query):
+    accused = {"promql-many-series", "promql-no-selector", "promql-nan-at-zero"}
+    assert rules(changed(GOOD, QUERY, query)) & accused == set()
+
+
+def test_a_forecast_without_anything_live_is_risky():
+    body = yaml.safe_load(GOOD)
+    del body["spec"]["triggers"][1]
+    body["spec"]["triggers"][0]["metadata"]["url"] = "http://p.planning.svc:8080/forecast"
+    assert "forecast-alone" in rules(yaml.safe_dump(body))
+    assert "forecast-alone" not in rules(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("query", "stays"),
+    [
+        ('sum(vllm:num_requests_waiting{namespace="a"})', True),
+        ('sum(router_requests_without_backend_total{namespace="a"})', False),
+        ('sum(vllm:num_requests_waiting{namespace="a"}) or vector(1)', False),
+    ],
+)
+def test_zero_replicas_export_nothing_that_could_bring_one_back(query, stays):
+    body = yaml.safe_load(changed(GOOD, QUERY, query))
+    del body["spec"]["triggers"][0]
+    body["spec"]["minReplicaCount"] = 0
+    assert ("zero-never-returns" in rules(yaml.safe_dump(body))) is stays
+    body["spec"]["minReplicaCount"] = 1
+    assert "zero-never-returns" not in rules(yaml.safe_dump(body))

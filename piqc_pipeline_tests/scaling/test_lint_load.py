@@ -38,6 +38,7 @@ OBJECT = "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\n"
         pytest.param("a: " + "9" * 5000, "a value cannot be read", id="five thousand digits"),
         pytest.param("a: \x00", "it is no YAML", id="NUL"),
         pytest.param("a: *missing\n", "it is no YAML", id="an alias to nothing"),
+        pytest.param("kind: {{ .Values.kind }}\n", "render it first (helm template)", id="a template of Helm"),
         pytest.param("%YAML 9.9\n---\na: b\n", "it is no YAML", id="a foreign version"),
         pytest.param("a: 1\n" * 1 + "x: [" + "1," * 400_000 + "]", "holds more than", id="half a million values"),
     ],
