@@ -290,6 +290,12 @@ def backtest_command(
         click.echo(json.dumps({"pooled": summary}))
     else:
         _show_backtest(results, summary)
+    if not summary["series"]:
+        shown = "" if len(results) == 1 else f", for instance {results[0].series_id}"
+        click.echo(
+            f"none of the {len(results)} series of {file} could be scored{shown}: {results[0].skipped}", err=True
+        )
+        return EXIT_UNKNOWN_PARTS
     return EXIT_DONE
 
 
@@ -297,7 +303,8 @@ def read_trace(file: Path) -> "list[DemandSeries]":
     """Series of a tidy Parquet or CSV trace.
 
     Raises:
-        TraceUnreadable: The file is missing, no such table, or without a needed column.
+        TraceUnreadable: The file is missing, no such table, without a row, a needed column or
+            timestamps.
     """
     import polars as pl
 
@@ -308,13 +315,18 @@ def read_trace(file: Path) -> "list[DemandSeries]":
             frame = pl.read_csv(file, try_parse_dates=True)
         else:
             frame = pl.read_parquet(file)
-        return series_from_trace(frame)
+        series = series_from_trace(frame)
+    except ValueError as error:
+        raise TraceUnreadable(f"cannot score {file}: {error}") from error
     except KeyError as error:
         raise TraceUnreadable(
             f"cannot score {file}: no column {error.args[0]}; a tidy trace has ts, series_id, value, unit"
         ) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TraceUnreadable(f"cannot read {file} as a trace: {str(error).splitlines()[0]}") from error
+    if not series:
+        raise TraceUnreadable(f"cannot score {file}: it has no rows")
+    return series
 
 
 def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:

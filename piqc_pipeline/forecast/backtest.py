@@ -154,11 +154,13 @@ def backtest(series: DemandSeries, options: BacktestOptions | None = None) -> Se
     if span_days < max(LEAST_DAYS, options.days + 2):
         return SeriesResult(*head, skipped=f"{span_days:.1f} days are under {max(LEAST_DAYS, options.days + 2)}")
     if known == 0 or float(np.nanmax(series.demand)) <= 0:
-        return SeriesResult(*head, skipped="no demand above zero was measured")
+        return SeriesResult(*head, skipped="; ".join(("no demand above zero was measured", *series.notes)))
     grid = prepare(series)
     end, first = len(grid.values), len(grid.values) - options.days * grid.day
     if first < 2 * grid.day:
         return SeriesResult(*head, skipped=f"under two days of demand before the {options.days} scored days")
+    if not grid.known[first:].any():
+        return SeriesResult(*head, skipped=f"no demand was measured in the last {options.days} days")
     played = replayed(grid, first, options)
     scale = 1.0 if series.unit == "percent" else 100.0 / float(np.nanmax(series.demand))
     errors = _errors(played, first, end, scale, options)

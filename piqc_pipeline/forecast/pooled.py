@@ -3,8 +3,9 @@
 A ratio is the geometric mean over series of (MAE + 0.05) / (reference MAE + 0.05), in points, clipped to [0.05, 20].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,16 @@ def pooled(results: Sequence[SeriesResult]) -> dict[str, Any]:
         return answer
     horizons = list(scored[0].errors[OURS])
     answer["median_mae"] = {
-        model: {label: _rounded(np.nanmedian([one.errors[model][label].mae for one in scored])) for label in horizons}
+        model: {label: _median(one.errors[model][label].mae for one in scored) for label in horizons}
         for model in scored[0].errors
     }
     answer["ratio"] = {label: _ratios(scored, label) for label in horizons}
     answer["coverage_q90"] = {
         label: {
-            "median": _rounded(np.nanmedian([one.coverage_q90[label] for one in scored])),
+            "median": _median(one.coverage_q90[label] for one in scored),
             "within_88_92": sum(0.88 <= round(one.coverage_q90[label], 4) <= 0.92 for one in scored),
-            "lowest": _rounded(np.nanmin([one.coverage_q90[label] for one in scored])),
-            "highest": _rounded(np.nanmax([one.coverage_q90[label] for one in scored])),
+            "lowest": _rounded(min(_finite(one.coverage_q90[label] for one in scored), default=np.nan)),
+            "highest": _rounded(max(_finite(one.coverage_q90[label] for one in scored), default=np.nan)),
         }
         for label in scored[0].coverage_q90
     }
@@ -67,10 +68,12 @@ def _ratios(scored: Sequence[SeriesResult], label: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, reference in references.items():
         each = ratio(plain[OURS], reference(plain))
-        resampled = np.exp(np.nanmean(np.log(ratio(draws[OURS], reference(draws))), axis=1))
-        low, high = np.nanquantile(resampled, INTERVAL)
+        resampled = ratio(draws[OURS], reference(draws))
+        drawn = np.isfinite(resampled).any(axis=1)  # not where only days without demand were drawn
+        means = np.exp(np.nanmean(np.log(resampled[drawn]), axis=1))
+        low, high = np.quantile(means, INTERVAL) if len(means) else (np.nan, np.nan)
         result[name] = {
-            "ratio": _rounded(np.exp(np.nanmean(np.log(each)))),
+            "ratio": _rounded(_geometric(each)),
             "low": _rounded(low),
             "high": _rounded(high),
             "better": int((each < 0.995).sum()),
@@ -105,7 +108,22 @@ def ratio(ours: Floats, reference: Floats, floor: float = FLOOR_POINTS) -> Float
 
 def geometric_mean(ours: Floats, reference: Floats, floor: float = FLOOR_POINTS) -> float:
     """Geometric mean of the ratios."""
-    return float(np.exp(np.nanmean(np.log(ratio(ours, reference, floor)))))
+    return _geometric(ratio(ours, reference, floor))
+
+
+def _geometric(ratios: Floats) -> float:
+    logs = np.log(ratios[np.isfinite(ratios)])
+    return float(np.exp(logs.mean())) if len(logs) else float("nan")
+
+
+def _finite(values: Iterable[float]) -> list[float]:
+    return [value for value in values if np.isfinite(value)]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    """None where none is known."""
+    known = _finite(values)
+    return _rounded(median(known)) if known else None
 
 
 def _rounded(value: float) -> float | None:

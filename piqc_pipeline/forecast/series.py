@@ -219,14 +219,21 @@ def series_from_trace(frame: "pl.DataFrame") -> list[DemandSeries]:
 
     Raises:
         KeyError: A column is missing; the message names it.
+        ValueError: `ts` holds no timestamps, or a series mixes units; the message says what.
     """
     missing = {"ts", "series_id", "value"} - set(frame.columns)
     if missing:
         raise KeyError(", ".join(sorted(missing)))
+    if not frame.schema["ts"].is_temporal():
+        # Seconds or milliseconds of a plain number would be a guess.
+        raise ValueError(f"column ts holds {frame.schema['ts']}; store timestamps (UTC) there")
     result = []
     groups = frame.partition_by("series_id", as_dict=True, include_key=True)
     for (key,), rows in sorted(groups.items(), key=lambda item: str(item[0])):
-        unit = str(rows["unit"][0]) if "unit" in rows.columns else "value"
+        units = [str(unit) for unit in rows["unit"].unique().drop_nulls()] if "unit" in rows.columns else []
+        if len(units) > 1:
+            raise ValueError(f"series {key} mixes the units {' and '.join(sorted(units)[:3])}")
+        unit = units[0] if units else "value"
         result.append(on_grid(str(key), _seconds(rows, "ts"), _floats(rows, "value"), unit=unit))
     return result
 

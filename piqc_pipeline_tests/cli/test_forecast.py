@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from piqc_pipeline.cli.forecast import backtest_command, model_command, predict_command, train_command
-from piqc_pipeline.errors import ArtifactMissing, TraceUnreadable, UsageError
+from piqc_pipeline.errors import EXIT_UNKNOWN_PARTS, ArtifactMissing, TraceUnreadable, UsageError
 from piqc_pipeline_tests.forecast.examples import START, daily_wave
 
 NOW = START + timedelta(days=6)
@@ -102,8 +102,17 @@ def test_backtest_prints_one_object_a_series_and_a_pooled_one(tmp_path):
         (lambda path: path.write_bytes(b""), "cannot read"),
         (lambda path: path.write_bytes(b"PAR1 cut off"), "cannot read"),
         (lambda path: trace(path, 1, ("ts", "series_id")), "no column value"),
+        (lambda path: rewritten(path, pl.col("ts").dt.epoch("s")), "column ts holds Int64; store timestamps"),
+        (lambda path: rewritten(path, pl.col("ts").dt.to_string("%F")), "column ts holds String"),
+        (
+            lambda path: rewritten(
+                path, unit=pl.when(pl.col("value") > 3).then(pl.lit("gpus")).otherwise(pl.lit("pods"))
+            ),
+            "mixes the units gpus and pods",
+        ),
+        (lambda path: pl.read_parquet(trace(path, 1)).clear().write_parquet(path), "no rows"),
     ],
-    ids=["missing", "empty", "cut off", "foreign"],
+    ids=["missing", "empty", "cut off", "foreign", "seconds", "text", "two units", "no rows"],
 )
 def test_unreadable_trace_is_one_sentence(tmp_path, write, message):
     path = tmp_path / "trace.parquet"
@@ -112,8 +121,15 @@ def test_unreadable_trace_is_one_sentence(tmp_path, write, message):
         run(backtest_command, str(path), "--json")
 
 
+def rewritten(path, *columns, **named):
+    pl.read_parquet(trace(path, 1)).with_columns(*columns, **named).write_parquet(path)
+
+
 def test_series_under_eight_days_is_skipped_and_the_pooled_line_still_comes(tmp_path):
-    lines = run(backtest_command, str(trace(tmp_path / "t.parquet", days=2)), "--json").stdout.splitlines()
+    result = run(backtest_command, str(trace(tmp_path / "t.parquet", days=2)), "--json")
+    assert result.return_value == EXIT_UNKNOWN_PARTS
+    assert "none of the 1 series" in result.stderr and "2.0 days are under 8" in result.stderr
+    lines = result.stdout.splitlines()
     assert set(json.loads(lines[0])) == {"series_id", "n", "step_minutes", "skipped"}
     assert json.loads(lines[1]) == {"pooled": {"series": 0, "skipped": 1}}
 

@@ -80,3 +80,25 @@ def test_pooled_line_counts_better_same_and_worse_and_brackets_its_ratio():
 
 def test_durations_are_labelled_as_people_say_them():
     assert [label_of(seconds) for seconds in (600, 1800, 3600, 18_000)] == ["10m", "30m", "1h", "5h"]
+
+
+def test_nothing_measured_in_the_scored_days_is_skipped_with_the_reason():
+    demand = daily_wave(days=9)
+    demand[-2 * 144 :] = np.nan
+    assert backtest(series_of(demand), OPTIONS).skipped == "no demand was measured in the last 2 days"
+
+
+def test_day_without_demand_leaves_the_interval_of_the_others():
+    demand = daily_wave(days=9)
+    demand[-144:] = np.nan
+    line = pooled([backtest(series_of(demand), OPTIONS)])
+    last = line["ratio"]["30m"]["last"]
+    # Of two days one was measured: whatever is drawn gives its figures.
+    assert last["low"] == last["high"] == last["ratio"]
+
+
+def test_figures_that_nobody_knows_are_null():
+    one = scored("a", float("nan"), float("nan"))
+    line = pooled([replace(one, coverage_q90={"10m": float("nan")})])
+    assert line["median_mae"]["ours"]["30m"] is None and line["ratio"]["30m"]["last"]["ratio"] is None
+    assert line["coverage_q90"]["10m"]["lowest"] is None
