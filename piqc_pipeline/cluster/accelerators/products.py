@@ -37,6 +37,8 @@ _GKE = {
     "nvidia-h100-mega-80gb": "NVIDIA-H100-80GB-HBM3",
     "nvidia-h200-141gb": "NVIDIA-H200",
     "nvidia-b200": "NVIDIA-B200",
+    "nvidia-gb200": "NVIDIA-GB200",
+    "nvidia-rtx-pro-6000": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
 }
 """cloud.google.com/compute/docs/gpus: which card each accelerator type is."""
 

@@ -5,15 +5,19 @@ A name says a size only where it says exactly one. `4bit`, `web2b`, `1M` (contex
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 
 _BOUNDARY = r"(?:^|(?<=[-_/ .:@(]))"
 _SIZE = re.compile(_BOUNDARY + r"([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBmM])(?=$|[-_/ .:@),])")
-_ACTIVE = re.compile(_BOUNDARY + r"[aA]([0-9]{1,3}(?:\.[0-9]{1,2})?)[bB](?=$|[-_/ .:@),])")
+_ACTIVE = re.compile(_BOUNDARY + r"[aA]([0-9]{1,3}(?:\.[0-9]{1,2})?)([bBmM])(?=$|[-_/ .:@),])")
 _EXPERTS = re.compile(_BOUNDARY + r"[0-9]{1,3}[xX][0-9]{1,3}(?:\.[0-9]{1,2})?[bB](?=$|[-_/ .:@),])")
 _EFFECTIVE = re.compile(_BOUNDARY + r"[eE]([0-9]{1,2}(?:\.[0-9])?)[bB](?=$|[-_/ .:@),])")
+
+
+_WIDENED = re.compile(_BOUNDARY + r"(?:bf16|fp16|f16)(?=$|[-_/ .:@),])", re.IGNORECASE)
+"""A copy of a model in 16 bit, whatever its weights were published in."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def model_size(name: str | None) -> ModelSize:
     text = name[:300]
     for pattern, size in _table():
         if pattern.search(text):
-            return size
+            return replace(size, published_as=None) if _WIDENED.search(text) else size
     if _EXPERTS.search(text):
         return ModelSize(None, None, "a mixture of experts that is not in the table; its name does not give the total")
     if _EFFECTIVE.search(text):
@@ -65,7 +69,7 @@ def model_size(name: str | None) -> ModelSize:
     if len(sizes) != 1:
         return ModelSize(None, None, "its name holds several sizes" if sizes else "its name holds no size")
     total = sizes.pop()
-    active = {float(number) * 1e9 for number in _ACTIVE.findall(text)}
+    active = {float(number) * (1e9 if unit in "bB" else 1e6) for number, unit in _ACTIVE.findall(text)}
     if len(active) > 1 or any(part > total for part in active):
         return ModelSize(total, None, "size in the name")
     return ModelSize(total, active.pop() if active else total, "size in the name")

@@ -35,6 +35,26 @@ from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
         ("/models/llama-3-8b/", 8, 8),
         ("llama3.1:70b-instruct-q4_K_M", 70, 70),
         ("m/x-70B-NVIDIA-H200", 70, 70),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", 8, 8),
+        ("deepseek-r1:70b", 70, 70),
+        ("deepseek-r1:671b", 671, 37),
+        ("mixtral:8x7b", 46.7, 12.9),
+        ("gpt-oss:20b", 20.9, 3.6),
+        ("qwen3:30b", 30.5, 3.3),
+        ("llama4:16x17b", 109, 17),
+        ("ai21labs/AI21-Jamba-1.5-Large", 398, 94),
+        ("ai21labs/AI21-Jamba-1.5-Mini", 52, 12),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 675, 41),
+        ("mistralai/Mistral-Large-Instruct-2407", 123, 123),
+        ("MiniMaxAI/MiniMax-M2", 230, 10),
+        ("tencent/Hunyuan-A13B-Instruct", 80, 13),
+        ("ibm-granite/granite-3.1-3b-a800m-instruct", 3, 0.8),
+        ("ibm-granite/granite-4.0-h-small", 32, 9),
+        ("moonshotai/Kimi-K2-Instruct", 1000, 32),
+        ("zai-org/GLM-4.5", 355, 32),
+        ("zai-org/GLM-4.5V", 106, 12),
+        ("intfloat/e5-large-v2", 0.335, 0.335),
+        ("intfloat/multilingual-e5-large", 0.56, 0.56),
     ],
 )
 def test_sizes_are_total_for_memory_and_active_for_flops(name: str, total: float, active: float) -> None:
@@ -51,6 +71,7 @@ def test_sizes_are_total_for_memory_and_active_for_flops(name: str, total: float
         "acme/model-8bit",
         "acme/Foo-4x3B",
         "google/gemma-3n-E4B-it",
+        "deepseek-r1:latest",
         "acme/context-1M",
         "team/b200-model",
         "",
@@ -59,6 +80,23 @@ def test_sizes_are_total_for_memory_and_active_for_flops(name: str, total: float
 )
 def test_a_name_without_one_clear_size_is_unknown(name: str | None) -> None:
     assert model_size(name).total is None and model_size(name).evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("openai/gpt-oss-20b", "mxfp4"),
+        ("unsloth/gpt-oss-20b-BF16", None),
+        ("deepseek-ai/DeepSeek-V3.2-Speciale", "fp8"),
+        ("moonshotai/Kimi-K2-Thinking", "int4"),
+        ("moonshotai/Kimi-K2-Instruct", "fp8"),
+        ("meta-llama/Llama-3.1-8B", None),
+    ],
+)
+def test_weights_that_are_published_in_fewer_bits_are_known_unless_the_copy_is_widened(
+    name: str, published: str | None
+) -> None:
+    assert model_size(name).published_as == published
 
 
 @pytest.mark.parametrize(
