@@ -226,7 +226,7 @@ def _gained(later: tuple[float, float], earlier: tuple[float, float] | None) -> 
 
 
 def _ended_per_second(scrape: Scrape, names: Names, seconds: float | None) -> float | None:
-    """Requests that ended between the two reads, per second; None where none did: in a few seconds that tells nothing."""
+    """Requests that ended between the two reads, per second; None where none did: that tells no rate."""
     if scrape.earlier is None or seconds is None:
         return None
     metric = _metric(scrape.later, names.end_to_end)
