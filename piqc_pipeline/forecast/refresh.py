@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from piqc_pipeline.errors import ForecastError
+from piqc_pipeline.forecast.catch_up import FROM_BUCKETS, can_catch_up, catch_up
 from piqc_pipeline.forecast.live import Live
 from piqc_pipeline.forecast.model import WorkloadForecast
 from piqc_pipeline.forecast.state import from_plain
@@ -44,6 +45,8 @@ def data_until(live: Live) -> datetime:
 def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: int = 0) -> Live:
     """The state after newer demand; buckets that it knows already are skipped, those missing in between are gaps.
 
+    Many buckets at once cost no more than a few milliseconds: a predictor that was restarted catches up.
+
     Args:
         live: The state.
         start: Start of the first bucket of `values` (UTC); moved onto the state's grid.
@@ -64,6 +67,8 @@ def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: 
     fresh = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     fresh = np.concatenate([np.full(gap, np.nan), fresh[max(0, live.end - first) :]])
     known = np.isfinite(fresh) & (fresh >= 0)
+    if len(fresh) >= FROM_BUCKETS and can_catch_up(live):
+        return catch_up(live, fresh, known)
     return live.observe(np.where(known, fresh, 0.0), known, ahead)
 
 

@@ -17,20 +17,21 @@ from piqc_pipeline.forecast.calendar import Calendar
 from piqc_pipeline.forecast.days import Day, coverage_of, days_of, scores_of
 from piqc_pipeline.forecast.drift import drift_of
 from piqc_pipeline.forecast.ensemble import KEPT, REFERENCES, ProphetNights, SeasonFits, members_of, references_of
-from piqc_pipeline.forecast.grid import Floats, Grid, prepare
-from piqc_pipeline.forecast.intervals import HIGH, Calibrated, Calibration, PastMisses, window_maximum
+from piqc_pipeline.forecast.grid import Grid, prepare
+from piqc_pipeline.forecast.intervals import Calibrated, Calibration
 from piqc_pipeline.forecast.journal import KEY, Journal, TakenOver, checksums, taken_over
 from piqc_pipeline.forecast.journal import to_plain as journal_to_plain
-from piqc_pipeline.forecast.live import Live, Misses
+from piqc_pipeline.forecast.live import Live
 from piqc_pipeline.forecast.members import Member
 from piqc_pipeline.forecast.model import CandidateModel, DataCard, WorkloadForecast
 from piqc_pipeline.forecast.policy import TrainPolicy
-from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay, targets
+from piqc_pipeline.forecast.rolling import Replay, nightly_cutoffs, replay
 from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.forecast.spread import Distances, Pending, spread_quantiles
 from piqc_pipeline.forecast.state import first_kept, kept_nights, to_plain
 from piqc_pipeline.forecast.tabulate import table_of
 from piqc_pipeline.forecast.verdict import accepted, judge
+from piqc_pipeline.forecast.windows import lead_windows, misses_at_end
 from piqc_pipeline.settings import Settings
 
 Progress = Callable[[str], None]
@@ -253,48 +254,16 @@ def live_at_end(played: Replay, windows: tuple[Calibration, Calibrated], days: S
         windows: The lead window's misses and the quantiles that were given.
         days: Records of the days, oldest first.
     """
-    calibration, given = windows
-    grid, count = played.grid, len(calibration.origins)
-    pending = slice(max(0, count - calibration.steps), count)
-    past = PastMisses.of(calibration.residuals[: pending.start], calibration.steps, grid.day)
-    peaks, highs = calibration.peaks[pending].tolist(), given.quantile[pending].tolist()
-    members = played.chosen(REFERENCES)
+    grid, members = played.grid, played.chosen(REFERENCES)
     point, peak = spread_quantiles([day.spread for day in days], len(Distances.of(grid.step_seconds).ends))
     return Live(
         grid,
         played.nights,
         tuple(played.names[i] for i in members),
         played.losses_at_end(members),
-        (Misses(calibration.steps, past, tuple(peaks), tuple(highs), float(given.level[-1])),),
+        (misses_at_end(*windows),),
         played.floor,
-        float(calibration.largest[-1]),
+        float(windows[0].largest[-1]),
         point,
         peak,
     )
-
-
-def lead_windows(
-    played: Replay, ensemble: Floats, steps: int, before: Misses | None = None
-) -> tuple[Calibration, Calibrated]:
-    """Misses of the maximum over the lead window, and its q90 at every origin.
-
-    Args:
-        played: The replay.
-        ensemble: Combined short paths from every origin.
-        steps: Width of the window.
-        before: At the replay's first origin, where it goes on after an earlier one.
-    """
-    grid = played.grid
-    peaks: Floats = window_maximum(ensemble, steps)
-    past: Floats = np.empty(0)
-    if before is not None:
-        past = before.past.in_order()
-        peaks = np.concatenate([np.full(len(past), np.nan), before.peaks[:-1], peaks])
-    origins = np.arange(played.origins[-1] + 1 - len(peaks), played.origins[-1] + 1)
-    actual = window_maximum(targets(grid, np.maximum(origins, 0), steps), steps)
-    largest = np.maximum.accumulate(grid.values)[np.maximum(origins - 1, 0)]
-    calibration = Calibration(steps, grid.day, origins, peaks, actual, largest)
-    calibration.residuals[: len(past)] = past
-    if before is None:
-        return calibration, calibration.run(HIGH, 0)
-    return calibration, calibration.run(HIGH, len(past) + steps, before.level, before.highs)

@@ -9,7 +9,8 @@ from piqc_pipeline.forecast.ensemble import REFERENCES, SeasonFits, members_of, 
 from piqc_pipeline.forecast.grid import prepare
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import nightly_cutoffs, replay
-from piqc_pipeline.forecast.train import lead_windows, train
+from piqc_pipeline.forecast.train import train
+from piqc_pipeline.forecast.windows import lead_windows
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 
 POLICY = TrainPolicy(with_prophet=False, replay_nights=4)
