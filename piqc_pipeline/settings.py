@@ -80,6 +80,11 @@ class Settings(BaseSettings):
     prometheus_timeout_seconds: float = Field(30, ge=1, le=600, description="Time limit of one query, seconds.")
     history_file: Path | None = Field(None, description="Parquet or CSV file of load history, in place of Prometheus.")
     prices_file: Path | None = Field(None, description="TOML file with your own prices by product, label or pool.")
+    capacity_rates: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict,
+        description="JSON object: requests/s that keep one replica 100 % busy, by workload id or NAMESPACE/NAME; "
+        '"*" for all others. Without it work is measured by tokens, then running requests, then accelerators.',
+    )
 
     # Places
     data_dir: Path = Field(Path("piqc-data"), description="Folder for facts, history, artifacts and manifests.")

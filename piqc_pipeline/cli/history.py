@@ -9,6 +9,8 @@ from typing import IO, TYPE_CHECKING, cast
 
 import click
 
+from piqc_pipeline.errors import HistoryError
+
 if TYPE_CHECKING:
     from piqc_pipeline.history.exports import Form
     from piqc_pipeline.history.inventory import WorkloadInventory
@@ -20,7 +22,7 @@ STAMPS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ
 
 @click.group("history")
 def history_command() -> None:
-    """Import, export, generate and prune load history."""
+    """Fetch, import, show, export, generate and prune load history."""
 
 
 @history_command.command("import")
@@ -40,7 +42,7 @@ def import_command(
     Columns: `ts, workload` and figures; or `ts, series_id, value, unit`; or the specification's `ds, y`. Times are UTC
     unless they carry an offset. Bad rows are put aside in FILE.bad.csv with their line numbers.
     """
-    from piqc_pipeline.history.files import FileSource
+    from piqc_pipeline.history.files import FileSource, counted
     from piqc_pipeline.history.imports import import_file
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.settings import load_settings
@@ -61,8 +63,93 @@ def import_command(
     for warning in done.warnings:
         click.echo(f"piqc: {warning}", err=True)
     click.echo(
-        f"{done.rows_written} rows of {done.workloads} workloads into {location}, {done.rows_kept} fuller rows kept"
+        f"{counted(done.rows_written, 'row')} of {counted(done.workloads, 'workload')} into {location}, "
+        f"{counted(done.rows_kept, 'fuller row')} kept"
     )
+
+
+@history_command.command("fetch")
+@click.option("--start", type=click.DateTime(STAMPS), help="First bucket, UTC; else two weeks before the end.")
+@click.option("--end", type=click.DateTime(STAMPS), help="Instant after the last, UTC; else now.")
+@click.option("--prometheus-url", help="Address of Prometheus; else PIQC_PROMETHEUS_URL. Credentials are settings.")
+@click.option("--store", help=STORE_HELP)
+@click.option("--force", is_flag=True, help="Let emptier answers replace fuller rows.")
+def fetch_command(
+    start: datetime | None, end: datetime | None, prometheus_url: str | None, store: str | None, force: bool
+) -> None:
+    """Fill the history from Prometheus, and from stored scans where it has nothing.
+
+    Pods are joined to workloads by kube-state-metrics, else by the last scan in the data folder. A range may be fetched
+    again, overlap, be interrupted, or be fetched twice at once: the rows are the same.
+    """
+    from piqc_pipeline.errors import NotConfigured
+    from piqc_pipeline.history.files import counted
+    from piqc_pipeline.history.fill import fill
+    from piqc_pipeline.history.prometheus import PrometheusSource
+    from piqc_pipeline.history.samples import days_between
+    from piqc_pipeline.history.snapshots import SnapshotSource
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.prometheus.access import access_from_settings
+    from piqc_pipeline.settings import load_settings
+
+    settings = load_settings(**({"prometheus_url": prometheus_url} if prometheus_url else {}))
+    access = access_from_settings(settings)
+    if access is None:
+        raise NotConfigured("no Prometheus is named: give --prometheus-url, or set PIQC_PROMETHEUS_URL")
+    now, location = settings.clock(), store or settings.store_location()
+    last = end.replace(tzinfo=UTC) if end else now
+    first = start.replace(tzinfo=UTC) if start else last - timedelta(days=settings.train_days)
+    if first >= last:
+        raise click.UsageError(f"--start {first:%Y-%m-%dT%H:%M} is not before the end, {last:%Y-%m-%dT%H:%M}")
+    opened, days = open_store(location), len(days_between(first, min(last, now)))
+    with _progress("fetching") as advance:
+        done = fill(
+            opened,
+            SnapshotSource(opened, PrometheusSource(access)),
+            first,
+            last,
+            _inventory(settings),
+            settings.bucket_seconds,
+            now,
+            force=force,
+            on_days=lambda count: advance(count, days),
+        )
+    for warning in done.warnings:
+        click.echo(f"piqc: {warning}", err=True)
+    told = f"{counted(done.rows_written, 'row')} into {location}, {counted(done.rows_kept, 'fuller row')} kept"
+    click.echo(told)
+    if not done.rows_written + done.rows_kept:
+        raise HistoryError(
+            f"Prometheus at {access.base} told of no workload from {first:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}: "
+            "does it scrape a GPU exporter, and does it know whose the pods are (kube-state-metrics, or a scan)?"
+        )
+
+
+@history_command.command("profile")
+@click.option("--format", "form", type=click.Choice(["words", "csv"]), default="words", show_default=True)
+@click.option("-w", "--workload", "workloads", multiple=True, help="Id or NAMESPACE/NAME; repeatable. Else all.")
+@click.option("--days", type=click.IntRange(1, 3660), help="Last days to look at; else PIQC_TRAIN_DAYS.")
+@click.option("--store", help=STORE_HELP)
+def profile_command(form: str, workloads: Sequence[str], days: int | None, store: str | None) -> None:
+    """Show how busy each workload was: mean, peak, night, weekly season, censored share."""
+    from piqc_pipeline.history.profile import load_profile
+    from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.history.words import in_words
+    from piqc_pipeline.settings import load_settings
+
+    settings = load_settings()
+    opened, now = open_store(store or settings.store_location()), settings.clock()
+    ids = _ids(opened.workloads(), workloads) if workloads else None
+    start = now - timedelta(days=days or settings.train_days)
+    found = load_profile(opened.read(start, now, ids), settings.workload_timezone)
+    if not found.profiles:
+        raise HistoryError(
+            f"no history is stored in {opened.location} since {start:%Y-%m-%d}: run `piqc history fetch`"
+        )
+    if form == "csv":
+        click.echo(found.to_csv(), nl=False)
+    else:
+        click.echo("\n\n".join(in_words(one, settings.workload_timezone) for one in found.profiles))
 
 
 @history_command.command("export")
@@ -92,6 +179,7 @@ def export_command(
     Several workloads in one `csv` become their mean, weighted by accelerators.
     """
     from piqc_pipeline.history.exports import export
+    from piqc_pipeline.history.files import counted
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.settings import load_settings
 
@@ -108,7 +196,7 @@ def export_command(
             on_day=lambda: advance(1, None),
         )
     if output is not None:
-        click.echo(f"{rows} rows into {output}", err=True)
+        click.echo(f"{counted(rows, 'row')} into {output}", err=True)
 
 
 @history_command.command("generate")
@@ -200,6 +288,7 @@ def generate_command(
 @click.option("--store", help=STORE_HELP)
 def prune_command(keep_days: int, store: str | None) -> None:
     """Delete history, observations and scans older than some days, and make the store small again."""
+    from piqc_pipeline.history.files import counted
     from piqc_pipeline.history.samples import day_of
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.settings import load_settings
@@ -210,7 +299,7 @@ def prune_command(keep_days: int, store: str | None) -> None:
     before = day_of(settings.clock()) - timedelta(days=keep_days)
     deleted = opened.prune(before)
     opened.compact()
-    click.echo(f"{deleted} rows from before {before:%Y-%m-%d} deleted from {location}")
+    click.echo(f"{counted(deleted, 'row')} from before {before:%Y-%m-%d} deleted from {location}")
 
 
 @click.command("trend")
@@ -239,7 +328,7 @@ def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
     from piqc_pipeline.history.inventory import inventory_from_snapshot
 
     snapshot = settings.data_dir / "facts" / "snapshot.json"
-    return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.is_file() else ()
+    return inventory_from_snapshot(read_snapshot(snapshot), settings.capacity_rates) if snapshot.is_file() else ()
 
 
 def _ids(known: Sequence[str], names: Sequence[str]) -> list[str]:

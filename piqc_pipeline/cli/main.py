@@ -15,7 +15,7 @@ COMMANDS = {
     "test-connection": ("scan", "Test each permission that a scan needs."),
     "version": ("scan", "Print the version."),
     "trend": ("history", "Show waste over time from stored scans."),
-    "history": ("history", "Import, export, generate and prune load history."),
+    "history": ("history", "Fetch, import, show, export, generate and prune load history."),
     "train": ("forecast", "Train and promote forecasts without Dagster."),
     "predict": ("forecast", "Print the next interval's predicted load."),
     "backtest": ("forecast", "Score every forecast on a trace, rolling."),

@@ -1,7 +1,7 @@
 """How busy were we? The table of days, its checks, and the usual day and week. Assets of the group `history`."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from piqc_pipeline.prometheus.access import access_from_settings
 if TYPE_CHECKING:
     import polars as pl
 
+    from piqc_pipeline.history.checks import CheckResult
     from piqc_pipeline.history.samples import HistorySource
 
 GROUP = "history"
@@ -101,7 +102,7 @@ def gpu_utilization(
         source_of(pipeline),
         start,
         end,
-        inventory_from_snapshot(read_snapshot(pipeline.snapshot_path)),
+        inventory_from_snapshot(read_snapshot(pipeline.snapshot_path), settings.capacity_rates),
         settings.bucket_seconds,
         now,
         force=config.force,
@@ -161,15 +162,9 @@ def gpu_utilization_checks(
     context: dg.AssetCheckExecutionContext, pipeline: dg.ResourceParam[Pipeline]
 ) -> Iterator[dg.AssetCheckResult]:
     """Looks at the days that the run names; started alone, at the days that a training would use."""
-    from piqc_pipeline.history.checks import all_checks
-    from piqc_pipeline.history.store import open_store
-
-    settings, now = pipeline.settings, pipeline.now
-    whole = (now - timedelta(days=settings.train_days), now)
+    whole = (pipeline.now - timedelta(days=pipeline.settings.train_days), pipeline.now)
     start, end = window_of_tags(context.run.tags) or whole
-    store = open_store(settings.store_location())
-    rows = store.read(start, end)
-    for result in all_checks(rows, start, end, store.newest(), now, settings.max_sample_age_seconds):
+    for result in _checked(pipeline, start, end):
         yield verdict(
             result.name,
             result.name in UNMEASURED_IS_FINE if result.passed is None else result.passed,
@@ -179,6 +174,17 @@ def gpu_utilization_checks(
             says=result.detail,
             blocking=result.name in ("no_duplicate_samples", "within_bounds"),
         )
+
+
+@one_sentence
+def _checked(pipeline: Pipeline, start: datetime, end: datetime) -> "list[CheckResult]":
+    from piqc_pipeline.history.checks import all_checks
+    from piqc_pipeline.history.store import open_store
+
+    settings = pipeline.settings
+    store = open_store(settings.store_location())
+    rows, newest = store.read(start, end), store.newest()
+    return list(all_checks(rows, start, end, newest, pipeline.now, settings.max_sample_age_seconds))
 
 
 @dg.asset(

@@ -21,12 +21,13 @@ GAP_WORTH_TELLING_SECONDS = 6 * 3600
 
 
 class Series(NamedTuple):
-    """One series of a file: its name there, its workload id, its step in seconds, and how many rows it has."""
+    """One series of a file: its name there, its workload id, its step in seconds, how many rows and instants it has."""
 
     name: str
     workload: str
     step_seconds: int
     rows: int
+    instants: int
     first: datetime
     last: datetime
 
@@ -83,6 +84,7 @@ class FileSource:
             .agg(
                 steps.alias("step"),
                 pl.len().alias("rows"),
+                pl.col("ts").n_unique().alias("instants"),
                 pl.col("ts").min().alias("first"),
                 pl.col("ts").max().alias("last"),
             )
@@ -91,8 +93,8 @@ class FileSource:
         )
         names = _workload_ids(table["series"].to_list(), inventory)
         return [
-            Series(name, names[name], max(bucket_seconds, _step(step or bucket_seconds)), count, first, last)
-            for name, step, count, first, last in table.iter_rows()
+            Series(name, names[name], max(bucket_seconds, _step(step or bucket_seconds)), *told)
+            for name, step, *told in table.iter_rows()
         ]
 
     def fetch(
@@ -127,8 +129,9 @@ class FileSource:
             .agg(pl.col(*NATIVE_FIGURES).mean(), pl.len().alias("samples_seen"))
             .collect(engine="streaming")
         )
-        if self._capacity is not None:
-            means = means.with_columns(pl.col("capacity_rate_per_replica").fill_null(self._capacity))
+        known_rates = {entry.id: self._capacity or entry.capacity_rate_per_replica for entry in inventory}
+        by_workload = pl.col("workload").replace_strict(known_rates, default=self._capacity, return_dtype=pl.Float64)
+        means = means.with_columns(pl.col("capacity_rate_per_replica").fill_null(by_workload))
         rows = _with_demand(means, inventory)
         return FetchedHistory(rows, tuple(warnings + _load_warnings(rows)))
 
@@ -142,9 +145,10 @@ class FileSource:
         shown = "; ".join(f"{word} {line}: {problem}" for line, problem in first)
         more = f"; and {count - len(first)} more" if count > len(first) else ""
         if self._skip_bad:
-            return [f"{count} bad rows of {self._path} were left out: {shown}{more}"]
+            were = "row of it was" if count == 1 else "rows of it were"
+            return [f"{self._path}: {count} bad {were} left out: {shown}{more}"]
         raise HistoryFileUnreadable(
-            f"{self._path} has {count} bad rows: {shown}{more}; correct them, "
+            f"{self._path} has {counted(count, 'bad row')}: {shown}{more}; correct {'it' if count == 1 else 'them'}, "
             "or import the rest with `piqc history import --skip-bad`"
         )
 
@@ -251,6 +255,9 @@ def _series_warnings(series: list[Series], inventory: Sequence[WorkloadInventory
         warnings.append(
             f"{len(strange)} series belong to no workload of the inventory and keep their own names: {_some(strange)}"
         )
+    doubled = [entry.name for entry in series if entry.instants < entry.rows]
+    if doubled:
+        warnings.append(f"several samples of one instant are averaged in {_some(doubled)}")
     single = [entry.name for entry in series if entry.rows == 1]
     if single:
         warnings.append(f"only one sample in {_some(single)}: neither a profile nor a forecast can be made of it")
@@ -285,6 +292,11 @@ def _load_warnings(rows: pl.DataFrame) -> list[str]:
     if unsure:
         warnings.append(f"no replicas are given for {_some(unsure)}: one is assumed, so demand equals utilization")
     return warnings
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _some(names: list[str]) -> str:

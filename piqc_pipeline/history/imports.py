@@ -65,6 +65,11 @@ def import_file(
         raise
     first, last = min(entry.first for entry in series), max(entry.last for entry in series)
     warnings = [f"bad rows were put aside in {aside}"] if aside else []
+    if first >= now:
+        raise HistoryFileUnreadable(
+            f"cannot import {source.path}: all its samples are later than now ({now:%Y-%m-%d %H:%M} UTC), the first of "
+            f"{first:%Y-%m-%d %H:%M}; check their zone, or set PIQC_NOW"
+        )
     if last >= now:
         warnings.append(
             f"samples after now ({now:%Y-%m-%d %H:%M} UTC) are left out; the file's last is {last:%Y-%m-%d %H:%M}"

@@ -1,6 +1,7 @@
 """Which workloads may samples belong to? Taken from a cluster's snapshot; no samples and no frames here."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
@@ -35,8 +36,17 @@ class WorkloadInventory:
         return self.id.split("/", 1)[0]
 
 
-def inventory_from_snapshot(snapshot: ClusterSnapshot) -> tuple[WorkloadInventory, ...]:
-    """Every workload of the snapshot, sorted by id."""
+def inventory_from_snapshot(
+    snapshot: ClusterSnapshot, capacity_rates: Mapping[str, float] | None = None
+) -> tuple[WorkloadInventory, ...]:
+    """Every workload of the snapshot, sorted by id.
+
+    Args:
+        snapshot: The cluster.
+        capacity_rates: Requests/s that keep one replica 100 % busy, by workload id or `namespace/name`; `*` for all
+            others.
+    """
+    rates = capacity_rates or {}
     pods: dict[str, list[str]] = defaultdict(list)
     for pod in snapshot.pods or ():
         pods[pod.workload_id].append(pod.name)
@@ -50,6 +60,9 @@ def inventory_from_snapshot(snapshot: ClusterSnapshot) -> tuple[WorkloadInventor
             replicas=workload.replicas_wanted,
             pods=tuple(sorted(pods[workload.id])),
             max_num_seqs=workload.model.max_num_seqs,
+            capacity_rate_per_replica=rates.get(
+                workload.id, rates.get(f"{workload.namespace}/{workload.name}", rates.get("*"))
+            ),
         )
         for workload in sorted(snapshot.workloads, key=lambda workload: workload.id)
     )

@@ -306,6 +306,10 @@ class ParquetLake:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = (folder / ".lock").open("w")
+        except (FileExistsError, NotADirectoryError) as error:
+            raise OutputUnwritable(
+                f"cannot write {self.location}: a part of its path is a file, not a folder"
+            ) from error
         except OSError as error:
             raise OutputUnwritable(f"cannot write {folder}: {_one_line(error)}; make the folder writable") from error
         with lock:

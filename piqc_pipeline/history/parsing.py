@@ -6,8 +6,10 @@ through in batches.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -25,6 +27,21 @@ NATIVE_FIGURES = (
     "waiting_requests",
 )
 FORMS = "`ts, workload` and a figure, or `ts, series_id, value, unit`, or `ds, y`"
+
+PARQUET = b"PAR1"
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""First bytes of gzip and zstd."""
+OTHER_KINDS = {
+    b"PK\x03\x04": "a spreadsheet or archive",
+    b"<": "a web page or XML",
+    b"{": "JSON",
+    b"[": "JSON",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+    b"SQLite": "a database",
+}
+LINE, BEYOND = "_line", "_beyond"
+"""Columns beside those of the file: the line's number, and a cell after the last named column."""
 
 UNITS = {
     "percent": "utilization_pct",
@@ -86,17 +103,17 @@ def parse_file(path: Path, *, unit: str | None = None) -> ParsedFile:
     Raises:
         HistoryFileUnreadable: Missing, empty, cut off, or of no known form.
     """
-    if not path.is_file():
-        raise HistoryFileUnreadable(f"cannot read {path}: there is no such file")
-    if path.stat().st_size == 0:
-        raise HistoryFileUnreadable(f"cannot read {path}: the file is empty; expected {FORMS}")
-    raw = _scan(path)
+    start = _start(path)
     try:
-        names = {name.strip().lower(): name for name in raw.collect_schema().names()}
+        raw = _scan_parquet(path) if start.startswith(PARQUET) else _scan_csv(path)
+        originals = raw.collect_schema().names()
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
+    names = {name.strip().lower(): name for name in originals}
+    if len(names) < len(originals):
+        raise HistoryFileUnreadable(f"cannot read {path}: two of its columns have the same name; rename or drop one")
     raw = raw.select(pl.col(original).alias(name) for name, original in names.items())
-    del names["line"]
+    del names[LINE], names[BEYOND]
     if {"ds", "y"} <= set(names):
         rows, form = _ds_y(raw, path, unit), "ds,y"
     elif {"ts", "series_id", "value"} <= set(names):
@@ -104,26 +121,71 @@ def parse_file(path: Path, *, unit: str | None = None) -> ParsedFile:
     elif {"ts", "workload"} <= set(names) and set(names) & {*NATIVE_FIGURES, "utilization_pct"}:
         rows, form = _native(raw, set(names)), "native"
     else:
-        shown = ", ".join(sorted(names))[:200]
-        raise HistoryFileUnreadable(f"cannot read {path}: it has the columns {shown}; expected {FORMS}")
-    return ParsedFile(path, _checked(rows), form)
+        raise HistoryFileUnreadable(f"cannot read {path}: {_strange(names)}; expected {FORMS}")
+    return ParsedFile(path, _checked(rows.rename({LINE: "line"})), form)
 
 
-def _scan(path: Path) -> pl.LazyFrame:
+def _start(path: Path) -> bytes:
+    """The first bytes of a file that may hold history.
+
+    Raises:
+        HistoryFileUnreadable: It is missing, a folder, empty, or a file of another kind.
+    """
     try:
-        if path.suffix == ".parquet":
-            return pl.scan_parquet(path, row_index_name="line").with_columns(pl.col("line").cast(pl.Int64) + 1)
-        return pl.scan_csv(
-            path, infer_schema=False, row_index_name="line", encoding="utf8-lossy", truncate_ragged_lines=True
-        ).with_columns(pl.col("line").cast(pl.Int64) + 2)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(path, error) from error
+        with path.open("rb") as stream:
+            start = stream.read(64)
+    except IsADirectoryError as error:
+        raise HistoryFileUnreadable(f"cannot read {path}: it is a folder; name one file of it") from error
+    except FileNotFoundError as error:
+        raise HistoryFileUnreadable(f"cannot read {path}: there is no such file") from error
+    except OSError as error:
+        raise HistoryFileUnreadable(f"cannot read {path}: {error.strerror}") from error
+    if not start.strip():
+        raise HistoryFileUnreadable(f"cannot read {path}: the file is empty; expected {FORMS}")
+    kind = next((kind for sign, kind in OTHER_KINDS.items() if start.lstrip().startswith(sign)), None)
+    if kind or b"\0" in start and not start.startswith((PARQUET, *COMPRESSED)):
+        raise HistoryFileUnreadable(
+            f"cannot read {path}: it is {kind or 'no text'}, not CSV or Parquet; save it as CSV"
+        )
+    return start
+
+
+def _scan_parquet(path: Path) -> pl.LazyFrame:
+    rows = pl.scan_parquet(path, row_index_name=LINE)
+    return rows.with_columns(pl.col(LINE).cast(pl.Int64) + 1, pl.lit(None, pl.String).alias(BEYOND))
+
+
+def _scan_csv(path: Path) -> pl.LazyFrame:
+    """Every cell as text, with the line's number, and what stands beyond the last column."""
+    usual: Any = {"encoding": "utf8-lossy", "has_header": False, "truncate_ragged_lines": True}
+    header = pl.scan_csv(path, infer_schema=False, n_rows=1, **usual).collect()
+    names = [str(name) for name in header.row(0) if name is not None]
+    if len(set(names)) < len(names):
+        raise HistoryFileUnreadable(f"cannot read {path}: two of its columns have the same name; rename or drop one")
+    rows = pl.scan_csv(
+        path,
+        skip_rows=1,
+        schema=dict.fromkeys([*names, BEYOND], pl.String()),
+        missing_columns="insert",
+        row_index_name=LINE,
+        **usual,
+    )
+    return rows.with_columns(pl.col(LINE).cast(pl.Int64) + 2)
+
+
+def _strange(names: Collection[str]) -> str:
+    """What to say of columns that make no known form."""
+    for sign, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if any(sign in name for name in names):
+            return f"its columns are separated by {word}; save it with commas between them, and points in numbers"
+    return f"it has the columns {', '.join(sorted(names))[:200]}"
 
 
 def _ds_y(raw: pl.LazyFrame, path: Path, unit: str | None) -> pl.LazyFrame:
     figure, factor = _figure(unit, path) if unit else (_share_or_percent(raw, "y", path), 1.0)
     return raw.select(
-        "line",
+        LINE,
+        BEYOND,
         _time(raw, "ds"),
         pl.lit(path.stem).alias("series"),
         *_columns({figure: _number(raw, "y") * factor}),
@@ -154,7 +216,7 @@ def _tidy(raw: pl.LazyFrame, path: Path, has_unit: bool, unit: str | None) -> pl
     series = pl.col("series_id").cast(pl.String).alias("series")
     unit_text = pl.col("unit").cast(pl.String).fill_null("none") if has_unit else pl.lit("")
     text = pl.when(foreign).then(pl.lit("a unit of load: ") + unit_text).otherwise(_text(raw, "value")).alias("text")
-    return raw.select("line", _time(raw, "ts"), series, *_columns(figures), text)
+    return raw.select(LINE, BEYOND, _time(raw, "ts"), series, *_columns(figures), text)
 
 
 def _native(raw: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
@@ -163,7 +225,7 @@ def _native(raw: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
     series = pl.col("workload").cast(pl.String).alias("series")
     unread = pl.concat_str([_text(raw, name) for name in given], separator="", ignore_nulls=True).alias("text")
     return raw.select(
-        "line", _time(raw, "ts"), series, *_columns(figures), pl.when(unread != "").then(unread).alias("text")
+        LINE, BEYOND, _time(raw, "ts"), series, *_columns(figures), pl.when(unread != "").then(unread).alias("text")
     )
 
 
@@ -249,7 +311,9 @@ def _checked(rows: pl.LazyFrame) -> pl.LazyFrame:
     nan = pl.any_horizontal(figures.is_nan() | figures.is_infinite())
     percent = (pl.col("utilization") * 100).round(0).cast(pl.Int64, strict=False).cast(pl.String)
     problem = (
-        pl.when(pl.col("ts").is_null())
+        pl.when(pl.col(BEYOND).str.strip_chars() != "")
+        .then(pl.lit("more cells than the file has columns"))
+        .when(pl.col("ts").is_null())
         .then(pl.lit("the time cannot be read (ISO 8601 in UTC is expected)"))
         .when(pl.col("series").is_null() | (pl.col("series") == ""))
         .then(pl.lit("no series or workload is named"))
@@ -262,7 +326,7 @@ def _checked(rows: pl.LazyFrame) -> pl.LazyFrame:
         .when(pl.col("utilization") > UTILIZATION_LIMIT_PCT / 100)
         .then(pl.lit("utilization ") + percent.fill_null("far above 100") + pl.lit(" % is above 100 %"))
     )
-    return rows.with_columns(problem.alias("problem")).drop("text")
+    return rows.with_columns(problem.alias("problem")).drop("text", BEYOND)
 
 
 def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:

@@ -315,6 +315,8 @@ class DuckDbStore:
             pause = min(pause * 1.5, 0.5)
 
     def _explained(self, error: Exception) -> Exception:
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            return OutputUnwritable(f"cannot write {self.location}: a part of its path is a file, not a folder")
         text = _one_line(error)
         holder = re.search(r"lock is held in (.+?) \(PID (\d+)\)", text)
         if holder or "set lock on file" in text:

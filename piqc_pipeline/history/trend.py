@@ -20,7 +20,10 @@ def trend_of(store: HistoryStore, cluster: str | None = None) -> pl.DataFrame:
         facts = facts.filter(pl.col("cluster") == cluster)
     if facts.is_empty():
         of = f" of cluster {cluster}" if cluster else ""
-        raise HistoryError(f"no scan{of} is stored in {store.location}: materialize `facts_bundle`, then look again")
+        raise HistoryError(
+            f"no scan{of} is stored in {store.location}: a run of Dagster stores one, `dagster asset "
+            "materialize -m piqc_pipeline.definitions --select cluster_snapshot,facts_bundle`"
+        )
     installed = pl.when(pl.col("installed_usd_per_day") > 0).then(pl.col("installed_usd_per_day"))
     share = (100 * pl.col("wasted_usd_per_day") / installed).round(2)
     return facts.with_columns(share.alias("wasted_pct")).sort("cluster", "taken_at")

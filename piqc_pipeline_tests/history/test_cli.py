@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from piqc_pipeline.cli.history import history_command, trend_command
-from piqc_pipeline.errors import HistoryError, HistoryFileUnreadable, UsageError
+from piqc_pipeline.errors import HistoryError, HistoryFileUnreadable, NotConfigured, OutputUnwritable, UsageError
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
@@ -27,7 +27,7 @@ def test_what_was_imported_comes_out_as_the_specifications_csv(place: Path) -> N
     text = "ds,y\n2025-01-06 00:00:00,10.0\n2025-01-06 00:05:00,20.5\n2025-01-07 00:00:00,30.0\n"
     (place / "gpu_util.csv").write_text(text)
     done = run("import", "gpu_util.csv")
-    assert "3 rows of 1 workloads into piqc-data/history.duckdb" in done.output
+    assert "3 rows of 1 workload into piqc-data/history.duckdb" in done.output
     assert run("export", "--format", "csv").output == text
 
 
@@ -54,6 +54,20 @@ def test_samples_of_the_future_are_left_out(place: Path) -> None:
     done = run("import", "load.csv")
     assert "samples after now" in done.stderr
     assert open_store("piqc-data/history.duckdb").read().height == 2
+
+
+def test_a_file_of_the_future_alone_is_refused(place: Path) -> None:
+    (place / "load.csv").write_text("ds,y\n2035-01-06 00:00,10\n")
+    with pytest.raises(HistoryFileUnreadable, match="all its samples are later than now .*2035-01-06 00:00"):
+        run("import", "load.csv")
+    assert not (place / "piqc-data").exists()
+
+
+def test_a_store_below_a_file_is_one_sentence(place: Path) -> None:
+    (place / "load.csv").write_text("ds,y\n2025-01-06 00:00,10\n")
+    for store in ("load.csv/x.duckdb", "load.csv/deeper/x.duckdb", "load.csv/lake"):
+        with pytest.raises(OutputUnwritable, match=f"cannot write {store}: a part of its path is a file"):
+            run("import", "load.csv", "--store", store)
 
 
 def test_a_large_file_goes_in_by_windows(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +118,7 @@ def test_an_export_of_nothing_writes_nothing(place: Path) -> None:
 def test_generated_samples_can_be_imported(place: Path) -> None:
     run("generate", "--days", "2", "-o", "week.csv", "--name", "prod/chat")
     done = run("import", "week.csv")
-    assert done.output.endswith("576 rows of 1 workloads into piqc-data/history.duckdb, 0 fuller rows kept\n")
+    assert done.output.endswith("576 rows of 1 workload into piqc-data/history.duckdb, 0 fuller rows kept\n")
 
 
 def test_generated_openmetrics_end_as_promtool_wants(place: Path) -> None:
@@ -125,7 +139,7 @@ def test_pruning_keeps_the_last_days(location: str) -> None:
     store.replace(DAY, NEXT_DAY + timedelta(days=1), pl.concat([rows([0.1]), rows([0.2], start=NEXT_DAY)]))
     # Now is 2025-01-20: 13 days back is the 7th.
     done = run("prune", "--keep-days", "13", "--store", location)
-    assert done.output == f"1 rows from before 2025-01-07 deleted from {location}\n"
+    assert done.output == f"1 row from before 2025-01-07 deleted from {location}\n"
     assert open_store(location).read()["utilization"].to_list() == [0.2]
 
 
@@ -163,3 +177,29 @@ def test_the_trend_shows_each_scan_and_the_change() -> None:
     assert told[0]["taken_at"] == "2025-01-06T00:00:00Z"
     with pytest.raises(HistoryError, match="no scan of cluster other"):
         runner.invoke(trend_command, ["--store", "history.duckdb", "--cluster", "other"], catch_exceptions=False)
+
+
+def test_a_trend_of_nothing_names_the_command_that_stores_a_scan(place: Path) -> None:
+    with pytest.raises(
+        HistoryError, match=r"`dagster asset materialize -m \S+ --select cluster_snapshot,facts_bundle`"
+    ):
+        CliRunner().invoke(trend_command, catch_exceptions=False)
+
+
+def test_the_profile_tells_peaks_and_nights_in_words_or_figures(place: Path) -> None:
+    run("generate", "--days", "14", "--name", "prod/chat", "--noise", "0", "--bursts", "0", "-o", "week.csv")
+    run("import", "week.csv")
+    words = run("profile").output
+    assert words.startswith("prod/chat was ")
+    assert "a strong daily pattern" in words
+    assert "times the load of weekends" in words
+    assert run("profile", "--format", "csv", "-w", "prod/chat").output.splitlines()[1].startswith("file/prod/Workload/")
+    with pytest.raises(HistoryError, match="no history is stored in none.duckdb since .*piqc history fetch"):
+        run("profile", "--store", "none.duckdb")
+
+
+def test_fetching_without_a_prometheus_or_with_a_range_that_is_none_is_a_usage_error(place: Path) -> None:
+    with pytest.raises(NotConfigured, match="give --prometheus-url, or set PIQC_PROMETHEUS_URL"):
+        run("fetch")
+    done = run("fetch", "--prometheus-url", "http://p.test", "--start", "2025-01-07", "--end", "2025-01-06")
+    assert (done.exit_code, "is not before the end" in done.output) == (2, True)

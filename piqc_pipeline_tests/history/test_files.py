@@ -1,3 +1,4 @@
+import gzip
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_a_bad_row_refuses_the_file_by_its_line_and_the_rest_goes_in_with_skip_b
         fetch(csv, text)
     fetched = fetch(csv, text, skip_bad=True)
     assert fetched.frame["utilization"].to_list() == [0.1, 0.2]
-    assert "1 bad rows" in fetched.warnings[0]
+    assert "1 bad row of it was left out" in fetched.warnings[0]
 
 
 def test_bad_rows_name_the_command_that_leaves_them_out(csv: Path) -> None:
@@ -128,10 +129,9 @@ def test_an_empty_cell_is_a_missing_bucket(csv: Path) -> None:
         ("a,b\n1,2\n", "it has the columns a, b"),
         ("ds,y\n", "no row of it can be used"),
         ("ts,series_id,value,unit\n", "no row of it has a unit"),
-        ("<html><body>502</body></html>\n", "it has the columns"),
         ("ts,series_id,value,unit\n2025-01-06,x,1,celsius\n", "'celsius' is no measure of load"),
     ],
-    ids=["empty", "foreign columns", "header only", "header with a unit only", "html", "foreign unit"],
+    ids=["empty", "foreign columns", "header only", "header with a unit only", "foreign unit"],
 )
 def test_a_file_without_history_is_one_sentence(csv: Path, text: str, words: str) -> None:
     with pytest.raises(HistoryFileUnreadable, match=words):
@@ -205,3 +205,74 @@ def test_a_path_of_four_names_is_an_id_only_with_a_kind(csv: Path) -> None:
         "file/helios/Series/earth.vc.gpus",
         "prod/x/Deployment/a",
     ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\ufeffds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,20\n",
+        "ds,y\r\n2025-01-06 00:00,10\r\n2025-01-06 00:05,20\r\n",
+        '"ds","y"\n"2025-01-06 00:00","10"\n"2025-01-06 00:05","20"\n',
+        "ds,y\n2025-01-06 00:05,20\n2025-01-06 00:00,10\n",
+        "DS, Y\n2025-01-06 00:00,10\n2025-01-06 00:05, 20",
+        "ds,y,\n2025-01-06 00:00,10,\n2025-01-06 00:05,20,\n",
+        "line,ds,y\n1,2025-01-06 00:00,10\n2,2025-01-06 00:05,20\n",
+        "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,20\n2025-01-06 00:10\n",
+    ],
+    ids=["BOM", "CRLF", "quotes", "unsorted", "capitals", "trailing comma", "column line", "short row"],
+)
+def test_a_file_may_be_written_in_many_ways(tmp_path: Path, written: str) -> None:
+    for name, content in {"a.csv": written.encode(), "a.csv.gz": gzip.compress(written.encode())}.items():
+        (tmp_path / name).write_bytes(content)
+        frame = FileSource(tmp_path / name).fetch(*YEAR, (), 300).frame
+        assert frame["utilization"].to_list() == [0.1, 0.2]
+
+
+def test_the_content_and_not_the_name_tells_parquet(tmp_path: Path) -> None:
+    stamps = [DAY, DAY + timedelta(minutes=5)]
+    pl.DataFrame({"ds": stamps, "y": [10.0, 20.0]}).write_parquet(tmp_path / "load.csv")
+    (tmp_path / "load.parquet").write_text("ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,20\n")
+    for name in ("load.csv", "load.parquet"):
+        assert FileSource(tmp_path / name).fetch(*YEAR, (), 300).frame["utilization"].to_list() == [0.1, 0.2]
+
+
+def test_cells_beyond_the_columns_make_a_bad_row(csv: Path) -> None:
+    text = "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,1,5\n2025-01-06 00:10,1,2,3,4\n"
+    with pytest.raises(HistoryFileUnreadable, match="has 2 bad rows: line 3: more cells .* line 4: more cells"):
+        fetch(csv, text)
+    assert fetch(csv, text, skip_bad=True).frame["utilization"].to_list() == [0.1]
+
+
+def test_several_samples_of_one_instant_are_told(csv: Path) -> None:
+    got = fetch(csv, "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:00,20\n")
+    assert got.frame["utilization"].to_list() == [0.15]
+    assert "several samples of one instant are averaged in gpu_util" in got.warnings
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"ds;y\n2025-01-06 00:00;10,5\n", "separated by semicolons; save it with commas"),
+        (b"ds\ty\n2025-01-06 00:00\t10\n", "separated by tabs"),
+        (b"ds,y,y\n2025-01-06 00:00,10,11\n", "two of its columns have the same name"),
+        (b"PK\x03\x04" + b"\0" * 50, "it is a spreadsheet or archive, not CSV or Parquet"),
+        (b"<!DOCTYPE html><p>Sign in", "it is a web page or XML"),
+        (b'[{"ds": "2025-01-06", "y": 3}]', "it is JSON"),
+        ("ds,y\n2025-01-06,1\n".encode("utf-16"), "it is text in UTF-16"),
+        (b"\0" * 100, "it is no text"),
+        (b"\n \n", "the file is empty"),
+        (b"ds,y\n", "no row of it can be used"),
+        (b"PAR1" + b"\0" * 50, "it is cut off or no CSV or Parquet"),
+        (gzip.compress(b"ds,y\n2025-01-06 00:00,10\n" * 1000)[:60], "it is cut off"),
+        (b"time,load\n1,2\n", "it has the columns load, time; expected"),
+    ],
+)
+def test_a_file_that_holds_no_history_is_one_sentence(csv: Path, content: bytes, says: str) -> None:
+    csv.write_bytes(content)
+    with pytest.raises(HistoryFileUnreadable, match=rf"^cannot read \S*gpu_util.csv: .*{says}"):
+        FileSource(csv).fetch(*YEAR, (), 300)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(HistoryFileUnreadable, match="it is a folder"):
+        FileSource(tmp_path).fetch(*YEAR, (), 300)

@@ -1,6 +1,10 @@
 """The source against a real Prometheus: what was filled in comes out, bucket by bucket."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -10,16 +14,20 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import PrometheusError
+from piqc_pipeline.facts.snapshot_file import write_snapshot
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.openmetrics import GaugeSeries
 from piqc_pipeline.history.prometheus import PrometheusSource
+from piqc_pipeline.history.store import open_store
 from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.history.server import needs_prometheus, prometheus_with
+from piqc_pipeline_tests.history.test_snapshots import snapshot
 
 pytestmark = [pytest.mark.service, needs_prometheus]
 
 WORKLOAD = "demo/inference/Deployment/llama-70b"
 INVENTORY = (WorkloadInventory(WORKLOAD, "inference", "Deployment", "llama-70b", gpus_per_replica=2),)
+DAY_LONG = timedelta(days=1)
 POD = "llama-70b-7c9f8d6b54-x2lqk"
 
 
@@ -79,3 +87,28 @@ def test_an_error_of_the_real_server_is_one_sentence() -> None:
         PrometheusSource(PrometheusAccess("http://127.0.0.1:1")).fetch(
             datetime.fromisoformat("2025-01-06T00:00Z"), datetime.fromisoformat("2025-01-07T00:00Z"), INVENTORY, 300
         )
+
+
+@pytest.mark.cli
+def test_two_commands_that_fetch_the_same_range_at_once_store_the_rows_of_one(url: str, tmp_path: Path) -> None:
+    start: datetime = two_weeks()["ts"].min()  # type: ignore[assignment]
+    end = start + timedelta(days=4)
+    scanned = snapshot()
+    workload = replace(scanned.workloads[0], id=WORKLOAD, cluster="demo", name="llama-70b")
+    write_snapshot(replace(scanned, workloads=(workload,)), tmp_path / "facts" / "snapshot.json")
+    environ = {**os.environ, "PIQC_PROMETHEUS_URL": url, "PIQC_DATA_DIR": str(tmp_path), "PIQC_NOW": end.isoformat()}
+    piqc = [sys.executable, "-m", "piqc_pipeline.cli.main", "history", "fetch", "--start", f"{start:%Y-%m-%d}"]
+
+    def started(store: str, first: datetime) -> subprocess.Popen[str]:
+        command = [*piqc[:-1], f"{first:%Y-%m-%d}", "--store", str(tmp_path / store)]
+        return subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    # The whole range, and one that overlaps it; then once alone for comparison.
+    both = [started("both.duckdb", start), started("both.duckdb", start), started("both.duckdb", end - 2 * DAY_LONG)]
+    for running in (*both, alone := started("alone.duckdb", start)):
+        _, told = running.communicate(timeout=120)
+        assert running.returncode == 0, told
+    assert alone.returncode == 0
+    rows = [open_store(tmp_path / name).read() for name in ("both.duckdb", "alone.duckdb")]
+    assert rows[0].height == 4 * 288
+    assert rows[0].equals(rows[1])

@@ -132,3 +132,17 @@ def test_running_a_day_again_never_loses_an_observation_nor_puts_it_over_a_full_
     assert store.read()["source"].to_list() == ["prometheus"]
     store.replace(DAY, NEXT_DAY, rows([]), force=True)
     assert store.observations().height == 1
+
+
+@pytest.mark.parametrize(
+    ("rates", "wanted"),
+    [
+        ({}, None),
+        ({"*": 5.0}, 5.0),
+        ({"*": 5.0, "inference/chat": 7.0}, 7.0),
+        ({"inference/chat": 7.0, CHAT: 9.0, "inference/other": 1.0}, 9.0),
+    ],
+)
+def test_the_capacity_of_a_replica_comes_from_the_settings(rates: dict[str, float], wanted: float | None) -> None:
+    [entry] = inventory_from_snapshot(snapshot(), rates)
+    assert entry.capacity_rate_per_replica == wanted
