@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from piqc_pipeline.forecast import refresh as refreshing
 from piqc_pipeline.forecast.combine import Buckets
@@ -25,6 +26,7 @@ from piqc_pipeline.forecast.members import Night
 from piqc_pipeline.forecast.members.prophet import SPECIFICATION, fit_model, fit_prophet
 from piqc_pipeline.forecast.members.residuals import fit_coefficients
 from piqc_pipeline.forecast.members.seasons import fit_profile, fit_ridge
+from piqc_pipeline.forecast.model import WorkloadForecast
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.forecast.shards import train_in_processes
@@ -189,16 +191,22 @@ def main() -> None:
             f"nightly fits {label}: {seconds * 1e3:.1f} ms, {60 / seconds:.0f} series/min on one core "
             f"(goal {GOALS[label]}), {plain / seconds:.1f} times as fast as the reference"
         )
-    previous = train_one(series, series.end - timedelta(days=1), TrainPolicy()).forecast
-    for label, policy, kept in (
-        ("whole training, first time, with Prophet", TrainPolicy(), None),
-        ("whole training, every night after, with Prophet", TrainPolicy(), previous),
-        ("whole training, every night after, without", TrainPolicy(with_prophet=False), previous),
-    ):
-        seconds = per_call(lambda policy=policy, kept=kept: train_one(series, series.end, policy, kept), 3)
-        print(
-            f"{label} (replay of 8 nights, scores, state, table): {seconds * 1e3:.0f} ms, {60 / seconds:.0f} series/min"
-        )
+    for label, with_prophet in (("with Prophet", True), ("without", False)):
+        policy = TrainPolicy(with_prophet=with_prophet)
+        previous = train_one(series, series.end - timedelta(days=1), policy).forecast
+        for night, kept in (("first, all days replayed", None), ("every night after", previous)):
+            seconds = per_call(lambda policy=policy, kept=kept: train_one(series, series.end, policy, kept), 9)
+            print(
+                f"whole night {label}, {night} (fits, replay, scores, state, table): {seconds * 1e3:.1f} ms, "
+                f"{60 / seconds:.0f} series/min"
+            )
+        size = len(TypeAdapter(WorkloadForecast).dump_json(previous, by_alias=True))
+        print(f"its entry in the artifact: {size / 1024:.0f} KiB")
+    trained = series.until(series.end - timedelta(days=1))
+    entry = train_one(trained, trained.end, TrainPolicy(with_prophet=False)).forecast
+    missed = series.demand[len(trained.demand) :].tolist()
+    seconds = per_call(lambda: refreshing.observe(refreshing.live_of(entry), entry.data_until, missed), 9)
+    print(f"a day of missed buckets after a restart: {seconds * 1e3:.1f} ms")
     ours, reference = (per_call(function, 60) for function in refresh_once(series))
     print(
         f"refresh of a 48 h table with two windows: {ours * 1e3:.2f} ms (goal 1), "

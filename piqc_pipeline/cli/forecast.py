@@ -176,9 +176,9 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
             Text(_short(str(row["workload"]))),
             "yes" if row["accepted"] else "no",
             *(_cell(errors.get(model)) for model in COMPARED),
-            "unknown" if coverage is None else f"{coverage:.0%}",
+            "?" if coverage is None else f"{coverage:.0%}",
         )
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(table)
     for row in rows:
         reasons: Any = row["reasons"]
@@ -197,7 +197,7 @@ def _short(workload: str) -> str:
 
 
 def _cell(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2f}"
+    return "?" if value is None else f"{value:.2f}"
 
 
 @click.command(help="Print the next interval's predicted load.")
