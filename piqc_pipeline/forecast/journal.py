@@ -75,9 +75,7 @@ def checksums(grid: Grid, end: int) -> tuple[int, ...]:
     return tuple(zlib.crc32(marked[start : start + grid.day].tobytes()) for start in starts)
 
 
-def taken_over(
-    state: Mapping[str, Any] | None, grid: Grid, names: tuple[str, ...], lead: int, with_prophet: bool
-) -> TakenOver | None:
+def taken_over(state: Mapping[str, Any] | None, grid: Grid, names: tuple[str, ...], lead: int) -> TakenOver | None:
     """What the last run left, if tonight may go on from it; None if everything must be replayed.
 
     Args:
@@ -85,7 +83,6 @@ def taken_over(
         grid: Tonight's demand.
         names: Members of tonight's ensemble.
         lead: Steps of tonight's lead window.
-        with_prophet: Whether the nights must hold a Prophet where one could be fitted.
     """
     plain = (state or {}).get(KEY)
     if state is None or not plain or plain["version"] != VERSION:
@@ -109,7 +106,7 @@ def taken_over(
         return None
     kept = kept_nights(state, grid)
     older = [cutoff for cutoff in sorted(kept) if cutoff < before]
-    if before not in kept or not older or (with_prophet and "prophet" not in kept[before].seasons):
+    if before not in kept or not older:
         return None
     for night in kept.values():
         # Kept in single precision or not at all; it is made again from the same demand.

@@ -169,7 +169,7 @@ def _learn(
     end = len(grid.values)
     lead = grid.steps(policy.lead_seconds + policy.refresh_seconds)
     state = previous.state if previous else None
-    before = taken_over(state, grid, _names(policy), lead, policy.with_prophet)
+    before = taken_over(state, grid, _names(policy), lead)
     nights = ProphetNights(
         end - policy.prophet_nights * grid.day if before is None else before.resumed.first + 1, policy.calendar.country
     )

@@ -97,6 +97,13 @@ def test_with_prophet_one_fit_is_made_a_night(monkeypatch):
     assert second.scores["prophet"]["30m"].points == second.scores[ENSEMBLE]["30m"].points
 
 
+def test_night_without_a_prophet_fit_is_taken_over_too(replays):
+    demand = np.full(14 * DAY, 3.0)  # nothing to fit
+    night = trained(11, trained(10, None, demand, TrainPolicy(replay_nights=4)), demand, TrainPolicy(replay_nights=4))
+    assert replays == [6, 10] and night.accepted
+    assert night.scores["prophet"]["30m"].mae_demand is None
+
+
 def changed_history(night):
     demand = DEMAND.copy()
     demand[2 * DAY + 5] += 1e-9
