@@ -98,9 +98,23 @@ class _PageMeta(msgspec.Struct):
 
 
 class _ListPage(msgspec.Struct, Generic[T]):
-    items: list[T] | None = None
+    items: list[T] | None | msgspec.UnsetType = msgspec.UNSET
     metadata: _PageMeta | None = None
     kind: str = ""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a list.
+
+    Attributes:
+        broken: Objects that could not be read; they are not among the items.
+        next: Token of the next page; None at the end.
+    """
+
+    items: list[T]
+    next: str | None = None
+    broken: int = 0
 
 
 class _Status(msgspec.Struct):
@@ -118,6 +132,8 @@ class ApiServer:
     timeout_seconds: float
     deadline: Deadline
     in_cluster: bool = False
+    broken: dict[str, int] = field(default_factory=dict)
+    """By path of a list: objects of it that could not be read."""
 
     @property
     def host(self) -> str:
@@ -183,7 +199,7 @@ class ApiServer:
         try:
             parts: list[bytes] = []
             size = 0
-            for part in response.stream(256 * 1024):
+            while part := response.read1(256 * 1024):
                 parts.append(part)
                 size += len(part)
                 if time.monotonic() > ends:
@@ -241,15 +257,19 @@ class ApiServer:
 
     def _pass(self, path: str, item: type[T], accept: str) -> Iterator[list[T]]:
         token: str | None = None
+        self.broken[path] = 0
         while True:
             query = {"limit": str(PAGE_SIZE)}
             if token:
                 query["continue"] = token
             page = decode_page(self.read(path, query, accept), item)
-            yield page.items or []
-            token = page.metadata.continue_ if page.metadata else None
-            if not token:
+            self.broken[path] += page.broken
+            yield page.items
+            if not page.next:
                 return
+            if page.next == token:
+                raise ReadFailed(200, "the API server gives the same page again and again")
+            token = page.next
 
     def every(self, path: str, item: type[T], accept: str = "application/json") -> list[T]:
         """Every object of a list.
@@ -265,27 +285,36 @@ class ApiServer:
         return found
 
 
-def decode_page(body: bytes, item: type[T]) -> _ListPage[T]:
-    """One page of a list. An object that has a field of an odd type is left out; the rest of its page is read.
+def decode_page(body: bytes, item: type[T]) -> Page[T]:
+    """One page of a list. An object that has a field of an odd type is left out, and counted; the rest is read.
 
     Raises:
         ReadFailed: It is no list.
     """
     try:
-        return _decoder(item).decode(body)
-    except (msgspec.ValidationError, UnicodeDecodeError):
+        return _page(_decoder(item).decode(body))
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         pass
     except msgspec.DecodeError as error:
         raise ReadFailed(200, f"the answer is cut off or no JSON ({printable(str(error), 80)})") from error
     try:
-        page = msgspec.json.decode(body, type=_ListPage[msgspec.Raw])
+        page = _page(msgspec.json.decode(body, type=_ListPage[msgspec.Raw]))
+    except RecursionError as error:
+        raise ReadFailed(200, "the answer is nested deeper than Kubernetes objects are") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReadFailed(200, f"the answer is no list ({printable(str(error), 80)})") from error
     found = []
-    for raw in page.items or []:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+    for raw in page.items:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found.append(msgspec.json.decode(raw, type=item, strict=False))
-    return _ListPage(found, page.metadata, page.kind)
+    return Page(found, page.next, len(page.items) - len(found))
+
+
+def _page(answer: "_ListPage[T]") -> Page[T]:
+    """The page of an answer; Go writes an empty list as null, but never leaves it out."""
+    if isinstance(answer.items, msgspec.UnsetType):
+        raise ReadFailed(200, f"the API server answered with {printable(answer.kind, 40) or 'something'} and no list")
+    return Page(answer.items or [], answer.metadata.continue_ if answer.metadata else None)
 
 
 _DECODERS: dict[type, Any] = {}
@@ -370,6 +399,7 @@ def _transport_words(error: Exception, seconds: float) -> str:
     for sign, words in (
         ("refused", "the connection was refused"),
         ("reset", "the connection was reset"),
+        ("IncompleteRead", "the answer was cut off"),
         ("aborted", "the connection was closed before an answer"),
         ("Name or service not known", "its name cannot be resolved"),
         ("resolve", "its name cannot be resolved"),

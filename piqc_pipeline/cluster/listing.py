@@ -202,6 +202,7 @@ class Reader:
         self.found = ClusterObjects(server.cluster_name, server.context)
         self._lock = threading.Lock()
         self._served: frozenset[str] | None = None
+        self._unread_pods = False
 
     def read(self, step: Callable[[int, int], None]) -> ClusterObjects:
         """All lists.
@@ -225,6 +226,9 @@ class Reader:
         for failure in failures:
             if isinstance(failure, CredentialsRefused):
                 raise failure
+            self._say("one of the lists", f"it could not be read ({type(failure).__name__})")
+        if self._unread_pods and not self.found.unread_namespaces:
+            self.found.unread_namespaces = ("*",)
         self._read_replicas()
         self._tell_stopped()
         self.found.unknown.sort(key=lambda entry: (entry.what, entry.why))
@@ -270,6 +274,7 @@ class Reader:
     def _nodes(self) -> None:
         try:
             self.found.nodes = self.server.every(NODES.path("v1"), NodeObject)
+            self._tell_broken(NODES, NODES.path("v1"))
         except ReadFailed as failure:
             self._lost(NODES, failure)
 
@@ -290,7 +295,17 @@ class Reader:
             if not page:
                 kept.clear()
             kept += [pod for pod in page if self.keep(pod)]
+        self._tell_broken(PODS, path)
         return kept
+
+    def _tell_broken(self, listing: Listing, path: str) -> None:
+        """Objects of odd types are left out of what was read, and that is said; a pod among them may hold anything."""
+        broken = self.server.broken.get(path, 0)
+        if not broken:
+            return
+        self._say(f"{broken} of the {listing.plural}: {listing.effect}", "they are not as Kubernetes objects are")
+        if listing is PODS:
+            self._unread_pods = True
 
     def _pods_by_namespace(self, refused: ReadFailed) -> None:
         """Pods may be listed in some namespaces only; the rest is told to be unknown."""
@@ -328,6 +343,7 @@ class Reader:
                     if listing in CONTROLLERS:
                         self._name(items, listing, version)
                     keep(items)
+                    self._tell_broken(listing, listing.path(version))
                     return
                 except ReadFailed as failure:
                     absent = self._served is not None and listing.group and listing.group not in self._served

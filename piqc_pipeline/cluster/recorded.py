@@ -102,12 +102,15 @@ def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjec
     seen: set[str] = set()
     broken = 0
     for raw in items:
+        kind = ""
         try:
             kind = msgspec.json.decode(raw, type=_Kind).kind
             seen.add(kind)
             _keep(found, kind, raw, relevance)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             broken += 1
+            if kind in ("", "Pod"):
+                found.unread_namespaces = ("*",)  # it may hold anything
     if not seen & {"Node", "Pod"}:
         kinds = ", ".join(sorted(kind for kind in seen if kind)[:5]) or "none"
         raise DumpUnreadable(f"{path} holds neither nodes nor pods (kinds in it: {printable(kinds, 80)}); {_HOW}")

@@ -37,6 +37,7 @@ class Fault:
     body: str | None = None
     delay: float = 0
     reset: bool = False
+    drip: bool = False
     retry_after: str | None = None
 
 
@@ -100,6 +101,8 @@ class ApiServerDouble:
             if fault.reset and request.transport is not None:
                 request.transport.abort()
                 return web.Response()
+            if fault.drip:
+                return await self.drip(request)
             if fault.body is not None:
                 return web.Response(text=fault.body, status=fault.status or 200)
             if fault.status:
@@ -107,6 +110,16 @@ class ApiServerDouble:
                     fault.status, "injected", {"Retry-After": fault.retry_after} if fault.retry_after else {}
                 )
         return await self.route(request)
+
+    async def drip(self, request: web.Request) -> web.StreamResponse:
+        """A byte every tenth of a second, for as long as somebody listens."""
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await answer.write(b" ")
+                await asyncio.sleep(0.1)
+        return answer
 
     async def route(self, request: web.Request) -> web.StreamResponse:
         path = request.path

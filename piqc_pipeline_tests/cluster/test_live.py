@@ -1,5 +1,6 @@
 """A scan of a small API server on loopback, whole and with everything that can go wrong with one."""
 
+import json
 import os
 import signal
 import threading
@@ -107,6 +108,49 @@ def test_pods_that_cannot_be_read_make_placement_unknown(api: ApiServerDouble, t
     snapshot = live(api, tmp_path)
     assert snapshot.pods is None and snapshot.workloads == () and snapshot.read_failed
     assert len(snapshot.nodes or ()) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            '{"kind":"Status","status":"Failure","code":403}', "with Status and no list", id="a failure as 200"
+        ),
+        pytest.param("{}", "with something and no list", id="an empty object"),
+        pytest.param('{"items":' + "[" * 5000 + "]" * 5000 + "}", "nested deeper", id="nested without end"),
+        pytest.param('{"items":[],"metadata":{"continue":"again"}}', "again and again", id="one page for ever"),
+        pytest.param('{"items":[{"metadata"', "cut off", id="cut off"),
+    ],
+)
+def test_an_answer_that_is_no_list_is_a_failed_read_and_not_an_empty_one(
+    api: ApiServerDouble, tmp_path: Path, body: str, why: str
+) -> None:
+    api.faults = [Fault(r"^/api/v1/nodes", body=body)]
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert snapshot.nodes is None
+    assert [entry.why for entry in failures(snapshot) if entry.what.startswith("nodes:") and why in entry.why]
+
+
+def test_an_empty_list_may_be_null(api: ApiServerDouble, tmp_path: Path) -> None:
+    api.faults = [Fault(r"^/api/v1/nodes", body='{"kind":"NodeList","items":null}')]
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert snapshot.nodes == () and not snapshot.read_failed
+
+
+def test_objects_of_odd_types_are_told_and_no_gpu_is_called_free(api: ApiServerDouble, tmp_path: Path) -> None:
+    body = json.dumps({"items": [1, None, {"metadata": {"name": 5}, "spec": "x"}, *api.of("Pod", None)]})
+    api.faults = [Fault(r"^/api/v1/pods", body=body)]
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert held(snapshot) == 8 and snapshot.unread_namespaces == ("*",)
+    assert [entry.what for entry in failures(snapshot)] == ["3 of the pods: workloads, and which accelerators are free"]
+
+
+def test_an_answer_that_comes_drop_by_drop_costs_its_time_limit_only(api: ApiServerDouble, tmp_path: Path) -> None:
+    api.faults = [Fault(r"^/api/v1/nodes", drip=True)]
+    began = time.monotonic()
+    snapshot = live(api, tmp_path, timeout_seconds=0.5, allow_exec=False, collect_runtime=False)
+    assert time.monotonic() - began < 8
+    assert snapshot.nodes is None and "no answer within 0.5 s" in failures(snapshot)[0].why
 
 
 def test_a_server_that_asks_to_slow_down_is_asked_again_when_it_said(api: ApiServerDouble, tmp_path: Path) -> None:
