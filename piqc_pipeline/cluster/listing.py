@@ -273,8 +273,9 @@ class Reader:
 
     def _nodes(self) -> None:
         try:
-            self.found.nodes = self.server.every(NODES.path("v1"), NodeObject)
+            nodes = self.server.every(NODES.path("v1"), NodeObject)
             self._tell_broken(NODES, NODES.path("v1"))
+            self.found.nodes = nodes if nodes or not self.server.broken[NODES.path("v1")] else None
         except ReadFailed as failure:
             self._lost(NODES, failure)
 

@@ -145,6 +145,12 @@ def test_objects_of_odd_types_are_told_and_no_gpu_is_called_free(api: ApiServerD
     assert [entry.what for entry in failures(snapshot)] == ["3 of the pods: workloads, and which accelerators are free"]
 
 
+def test_nodes_of_which_none_can_be_read_are_unknown_and_not_none(api: ApiServerDouble, tmp_path: Path) -> None:
+    api.faults = [Fault(r"^/api/v1/nodes", body='{"items":[1,{"metadata":{"name":5}}]}')]
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert snapshot.nodes is None and failures(snapshot)[0].what.startswith("2 of the nodes")
+
+
 def test_an_answer_that_comes_drop_by_drop_costs_its_time_limit_only(api: ApiServerDouble, tmp_path: Path) -> None:
     api.faults = [Fault(r"^/api/v1/nodes", drip=True)]
     began = time.monotonic()
