@@ -30,18 +30,23 @@ MAX_TOKENS = 4096
 MAX_WAITING = 512
 MAX_BODY_BYTES = 4096
 WINDOW_SECONDS = 10.0
-"""Activity is measured over the last full window of this length."""
+"""Activity is measured over the last full window of this length; `--window-seconds` sets another."""
 
 
 class Device:
     """One accelerator's stand-in: a stack of layers, and a record of when it was busy."""
 
-    def __init__(self, service_seconds: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        service_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        window_seconds: float = WINDOW_SECONDS,
+    ) -> None:
         """Make the layers, always the same ones."""
         rng = np.random.default_rng(7)
         self.layers = [rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) / np.sqrt(WIDTH) for _ in range(LAYERS)]
         self.service_seconds = service_seconds
-        self.clock = clock
+        self.clock, self.window_seconds = clock, window_seconds
         self.busy_seconds = 0.0
         self.window_start = clock()
         self.window_busy = 0.0
@@ -64,7 +69,7 @@ class Device:
     def read_activity(self) -> float:
         """Share of the last window in which the device worked, 0 to 1."""
         now = self.clock()
-        if (length := now - self.window_start) >= WINDOW_SECONDS:
+        if (length := now - self.window_start) >= self.window_seconds:
             self.activity = min(1.0, self.window_busy / length)
             self.window_start, self.window_busy = now, 0.0
         return self.activity
@@ -165,15 +170,18 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=9000)
     parser.add_argument("--service-seconds", type=float, default=0.0)
+    parser.add_argument("--window-seconds", type=float, default=WINDOW_SECONDS)
+    parser.add_argument("--load-seconds", type=float, default=0.0, help="wait before serving, as for weights")
     parser.add_argument("--tokens", type=int, default=16, help="for --measure")
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args()
-    device = Device(options.service_seconds)
+    device = Device(options.service_seconds, window_seconds=options.window_seconds)
     if options.measure:
         sys.stdout.write(f"{measure(device, options.tokens):.1f} requests/s of {options.tokens} tokens\n")
         return
     import uvicorn
 
+    time.sleep(options.load_seconds)
     uvicorn.run(Service(device), host=options.host, port=options.port, access_log=False, log_level="warning")
 
 

@@ -20,6 +20,8 @@ from loadtest.typical_day import DAY_HOURS, PEAK_RPS, rps_at  # noqa: E402 - fou
 def add_options(parser: LocustArgumentParser) -> None:
     parser.add_argument("--day-seconds", type=float, default=86_400.0, help="How long one day takes, seconds.")
     parser.add_argument("--peak-rps", type=float, default=PEAK_RPS, help="Requests per second at the day's height.")
+    parser.add_argument("--from-hour", type=float, default=0.0, help="Hour of the day to begin at.")
+    parser.add_argument("--to-hour", type=float, default=DAY_HOURS, help="Hour of the day to end at.")
     parser.add_argument("--tokens", type=int, default=16, help="Tokens that each request generates.")
 
 
@@ -30,8 +32,12 @@ class Chat(FastHttpUser):
 
     @task
     def infer(self) -> None:
+        # A connection that is kept stays with one replica; new ones would get no work.
         with self.client.post(
-            "/infer", json={"tokens": self.environment.parsed_options.tokens}, catch_response=True
+            "/infer",
+            json={"tokens": self.environment.parsed_options.tokens},
+            headers={"connection": "close"},
+            catch_response=True,
         ) as response:
             if response.status_code != 200:
                 response.failure(f"status {response.status_code}")
@@ -42,8 +48,8 @@ class TypicalDay(LoadTestShape):
 
     def tick(self) -> tuple[int, float] | None:
         options = self.runner.environment.parsed_options
-        now = self.get_run_time()
-        if now >= options.day_seconds:
+        hour = options.from_hour + self.get_run_time() / options.day_seconds * DAY_HOURS
+        if hour >= options.to_hour:
             return None
-        users = max(1, round(rps_at(now / options.day_seconds * DAY_HOURS, options.peak_rps)))
+        users = max(1, round(rps_at(hour, options.peak_rps)))
         return users, max(10.0, options.peak_rps)
