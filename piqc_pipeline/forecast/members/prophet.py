@@ -9,6 +9,8 @@ import logging
 import pickle
 import tempfile
 from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -170,8 +172,36 @@ def _fit(local: Floats, values: Floats, settings: ProphetSettings, span_days: fl
         model.add_country_holidays(settings.holidays_country)
     backend: Any = _BoundedBackend(model.stan_backend)
     model.stan_backend = backend
-    frame = pd.DataFrame({"ds": np.round(local * 1e3).astype("datetime64[ms]"), "y": values})
-    return model.fit(frame)
+    stamps = np.round(local * 1e3).astype("datetime64[ms]")
+    frame = pd.DataFrame({"ds": stamps, "y": values})
+    if settings.holidays_country:
+        return model.fit(frame)
+    with _shared_features(model, (stamps.tobytes(), settings.day_order, bool(model.weekly_seasonality))):
+        return model.fit(frame)
+
+
+_FEATURES: OrderedDict[Hashable, Any] = OrderedDict()
+KEPT_FEATURES = 4
+"""Fourier terms kept, 240 KB each: those of the night, and those of workloads with gaps."""
+
+
+@contextmanager
+def _shared_features(model: Any, key: Hashable) -> Iterator[None]:
+    """Lets models of one clock share their Fourier terms: a third of what Prophet does in Python."""
+    original = model.make_all_seasonality_features
+
+    def shared(frame: Any) -> Any:
+        if key not in _FEATURES:
+            _FEATURES[key] = original(frame)
+            if len(_FEATURES) > KEPT_FEATURES:
+                _FEATURES.popitem(last=False)
+        return _FEATURES[key]
+
+    model.make_all_seasonality_features = shared
+    try:
+        yield
+    finally:
+        del model.make_all_seasonality_features  # the class's own again: the model is pickled, and may predict
 
 
 class _BoundedBackend:

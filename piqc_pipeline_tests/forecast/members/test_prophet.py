@@ -80,3 +80,16 @@ def test_holidays_of_the_country_are_in_the_numbers():
     model, season = member.fit_model(night, member.ProphetSettings(holidays_country="DE"))
     index = np.arange(20 * DAY, 40 * DAY)
     assert season.values(index) == pytest.approx(model.predict(frame(night, index))["yhat"].to_numpy(), rel=1e-6)
+
+
+def test_shared_fourier_terms_are_the_models_own(night):
+    later = Night(night.grid, 14 * DAY + 50)
+    member._FEATURES.clear()
+    alone, _ = member.fit_model(night)
+    member.fit_model(later)
+    member.fit_model(night, member.SPECIFICATION)
+    assert len(member._FEATURES) == 3  # another clock or order shares nothing
+    shared, _ = member.fit_model(night)
+    assert len(member._FEATURES) == 3
+    assert (alone.params["beta"] == shared.params["beta"]).all()
+    assert "make_all_seasonality_features" not in vars(shared)
