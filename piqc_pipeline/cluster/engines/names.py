@@ -7,7 +7,7 @@ Triton, TensorRT-LLM and Ray: their own documentation.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from piqc_pipeline.cluster.exposition import Page
+from piqc_pipeline.cluster.exposition import Page, Sample
 
 HISTOGRAMS = ("first_token", "per_token", "end_to_end", "prompt_tokens", "generation_tokens", "batch")
 """Fields of `Names` that are histograms."""
@@ -44,7 +44,7 @@ class Names:
                  self.prompt_gauge, self.kv_ratio, self.hit_ratio)  # fmt: skip
         whole = {name for field in HISTOGRAMS for name in getattr(self, field)}
         parts = {f"{name}_{end}" for name in whole for end in ("bucket", "sum", "count")}
-        return {*pairs, *parts, *(name for names in plain for name in names)}
+        return {*pairs, *parts, *(name.partition("/")[0] for names in plain for name in names)}
 
 
 def _prefixed(prefixes: Sequence[str], *names: str) -> tuple[str, ...]:
@@ -137,6 +137,12 @@ NAMES: dict[str, Names] = {
         prompt_tokens=("request_prompt_tokens",),
         generation_tokens=("request_generation_tokens",),
     ),
+    "nv_trt_llm": Names(
+        running=("nv_trt_llm_request_metrics/scheduled",),
+        waiting=("nv_trt_llm_request_metrics/waiting",),
+        kv_ratio=("nv_trt_llm_kv_cache_block_metrics/fraction",),
+        mean_counters=("nv_inference_request_duration_us", "nv_inference_request_success", 1e-6),
+    ),
     "nv_inference": Names(
         running=(),
         waiting=("nv_inference_pending_request_count",),
@@ -149,6 +155,23 @@ _MARKS = (
     *(prefix + end for prefix in ("vllm", "ray_vllm", "sglang") for end in ":_"),
     *("tgi_", "te_", "trtllm:", "trtllm_", "nv_inference_", "nv_trt_llm"),
 )
+
+
+_FIGURE_LABELS = {
+    "nv_trt_llm_request_metrics": "request_type",
+    "nv_trt_llm_kv_cache_block_metrics": "kv_cache_block_type",
+}
+"""Metrics of Triton's TensorRT-LLM backend that hold several figures, told apart by a label."""
+
+
+def with_figures_named(page: Page) -> Page:
+    """The page with `metric/figure` beside each metric that holds several figures."""
+    added: dict[str, list[Sample]] = {}
+    for name, label in _FIGURE_LABELS.items():
+        for sample in page.samples.get(name, ()):
+            if figure := sample.labels.get(label):
+                added.setdefault(f"{name}/{figure}", []).append(sample)
+    return Page({**page.samples, **added}, page.malformed) if added else page
 
 
 def names_of(page: Page) -> Names | None:

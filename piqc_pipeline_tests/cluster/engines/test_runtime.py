@@ -186,6 +186,21 @@ def test_triton_tells_the_mean_of_the_window_where_requests_ended_in_it() -> Non
     assert (idle.end_to_end.mean_ms, idle.end_to_end.window_seconds) == (pytest.approx(442.655), None)
 
 
+def test_tritons_tensorrt_llm_backend_tells_its_figures_by_label() -> None:
+    # triton-inference-server/tensorrtllm_backend, docs/: the metrics' table of its README.
+    page = triton(2_000_000, 4, "ensemble") + "".join(
+        f'nv_trt_llm_request_metrics{{model="tensorrt_llm",request_type="{kind}",version="1"}} {value}\n'
+        for kind, value in (("waiting", 3), ("context", 1), ("scheduled", 5), ("max", 512), ("active", 8))
+    )
+    page += "".join(
+        f'nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="{kind}",model="tensorrt_llm",version="1"}} {value}\n'
+        for kind, value in (("fraction", 0.25), ("tokens_per", 64), ("used", 10), ("free", 30), ("max", 40))
+    )
+    found = read(page).runtime
+    assert (found.requests_running, found.requests_waiting, found.kv_cache_usage_pct) == (5.0, 3.0, 25.0)
+    assert found.end_to_end is not None and found.end_to_end.mean_ms == 500.0
+
+
 def test_a_triton_without_a_request_has_no_latency() -> None:
     assert read(triton(0, 0)).runtime.end_to_end is None
 
