@@ -27,6 +27,9 @@ VERSION = 1
 KEY = "journal"
 """Where it stands in a forecast's state; a refresh does not look at it."""
 
+SETTLING_SECONDS = 3600.0
+"""Demand of the last hour before a run may still change with samples that come late; that is no change of history."""
+
 SHORTEST_DAYS = 0.75
 MOST_NIGHTS = 3
 """A night begins at least 18 hours after the last one; after three missed nights all is replayed."""
@@ -39,7 +42,7 @@ class Journal:
     Attributes:
         days: The newest days, oldest first.
         pending: Long forecasts whose time has not come; their origins count from the first bucket of the grid.
-        seen: Checksums of the days of demand before the end, newest first.
+        seen: Checksums of the days of demand; see `checksums`.
     """
 
     days: tuple[Day, ...]
@@ -69,8 +72,8 @@ class TakenOver:
 
 
 def checksums(grid: Grid, end: int) -> tuple[int, ...]:
-    """One checksum a whole day of demand before `end`, newest first."""
-    starts = range(end - grid.day, -1, -grid.day)
+    """One checksum a whole day of demand that had settled by `end`, newest first."""
+    starts = range(end - grid.steps(SETTLING_SECONDS) - grid.day, -1, -grid.day)
     marked = np.where(grid.known, grid.values, np.nan)
     return tuple(zlib.crc32(marked[start : start + grid.day].tobytes()) for start in starts)
 
