@@ -22,6 +22,7 @@ PLAN_HOURS = (0, 1, 2, 3, 4, 5)
 BINDING = {
     "fc50": "median forecast",
     "fcq": "likely peak",
+    "pair": "other role of the pair",
     "observed": "live demand",
     "min": "minimum",
     "max": "maximum",
