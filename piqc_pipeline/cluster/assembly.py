@@ -23,7 +23,7 @@ from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.quotas import quotas
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
-from piqc_pipeline.cluster.requests import held, tolerations
+from piqc_pipeline.cluster.requests import container_amounts, held, tolerations
 from piqc_pipeline.cluster.reservations import sharers, without_reservations
 from piqc_pipeline.cluster.surroundings import ControllerObject
 from piqc_pipeline.cluster.workloads import Described, build_workload, describe
@@ -272,7 +272,14 @@ class Assembly:
                 endpoint.scheme if endpoint else "http",
             )
             questions.append(
-                Question(target, resource, found.engine.name, endpoint, bool(endpoint) and not asked_model)
+                Question(
+                    target,
+                    resource,
+                    found.engine.name,
+                    endpoint,
+                    bool(endpoint) and not asked_model,
+                    tuple(c.name for c in item.spec.containers if container_amounts(c, self.registry)),
+                )
             )
             asked_model |= endpoint is not None
             asked_unknown |= not known and endpoint is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from piqc_pipeline.cluster.accelerators.plugin import Registry
+from piqc_pipeline.cluster.accelerators.plugin import AcceleratorPlugin, Registry, Tool
 from piqc_pipeline.cluster.answers import Answers, Reply, Target
 from piqc_pipeline.cluster.claims import vendor_of
 from piqc_pipeline.cluster.device_metrics import DeviceUse, PodKey, engine_devices
@@ -34,6 +34,7 @@ class Question:
         engine: Name of its engine; `unknown` is asked once for metrics, which may tell.
         endpoint: Where the engine listens; None where it is not to be asked.
         ask_model: Whether to ask which model is loaded: once a workload is enough.
+        holders: Containers that hold accelerators, each of which sees its own; empty: the target's alone.
     """
 
     target: Target
@@ -41,6 +42,7 @@ class Question:
     engine: str
     endpoint: Endpoint | None
     ask_model: bool = False
+    holders: tuple[str, ...] = ()
 
     @property
     def key(self) -> PodKey:
@@ -276,20 +278,29 @@ class Prober:
         if owned is None:
             return
         plugin, tool = owned
-        where = f"{question.target.namespace}/{question.target.pod}"
+        seen: dict[object, AcceleratorReading] = {}
+        for container in question.holders or (question.target.container,):
+            for at, reading in enumerate(self._list(plugin, tool, replace(question.target, container=container))):
+                seen.setdefault(reading.uuid or (container, at), reading)
         told = self.told[question.key]
+        told.readings = tuple(seen.values()) or told.readings
+
+    def _list(self, plugin: AcceleratorPlugin, tool: Tool, target: Target) -> tuple[AcceleratorReading, ...]:
+        """What the tool lists inside one container."""
+        where = f"{target.namespace}/{target.pod}"
+        told = self.told[(target.namespace, target.pod)]
         for command in tool.commands:
-            reply = self.answers.run(question.target, tool.name, command)
+            reply = self.answers.run(target, tool.name, command)
             if reply.text is not None or reply.failed:
                 break
         if reply.text is None:
             told.unknown.append(Unknown(f"utilization of pod {where}", reply.why, read_failed=reply.failed))
-            return
+            return ()
         listing = plugin.read_tool(reply.text)
         told.unknown += [Unknown(f"accelerators of pod {where}", f"{tool.name}: {text}") for text in listing.problems]
         if not listing.readings and not listing.problems:
             told.unknown.append(Unknown(f"utilization of pod {where}", f"{tool.name} lists no accelerator"))
-        told.readings = listing.readings or told.readings
+        return listing.readings
 
 
 class _Model(msgspec.Struct):

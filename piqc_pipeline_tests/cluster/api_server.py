@@ -130,7 +130,9 @@ class ApiServerDouble:
         if path.endswith("/selfsubjectaccessreviews"):
             return await self.review(request)
         if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/exec", path):
-            return await self.execute(request, self.scripts.get("/".join(match.groups()), Script()))
+            pod = "/".join(match.groups())
+            script = self.scripts.get(f"{pod}/{request.query.get('container')}") or self.scripts.get(pod, Script())
+            return await self.execute(request, script)
         if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+):(\d+)/proxy(/.*)", path):
             return self.proxy(*match.groups())
         if match := re.fullmatch(r"/api/v1/namespaces/([^/]+)/services/([^/:]+):(\d+)/proxy(/.*)", path):

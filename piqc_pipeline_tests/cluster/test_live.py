@@ -15,7 +15,7 @@ from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.errors import ClusterUnreachable, CredentialsRefused, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Unknown
 from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Fault, Script
-from piqc_pipeline_tests.cluster.clusters import NOW, container, controller, node, pod, pods, smi
+from piqc_pipeline_tests.cluster.clusters import NOW, VLLM, container, controller, node, pod, pods, smi
 
 CONFIG = {"volumeMounts": [{"name": "c", "mountPath": "/etc/vllm"}]}
 VOLUME = {"volumes": [{"name": "c", "configMap": {"name": "conf"}}]}
@@ -356,6 +356,17 @@ def test_a_replicaset_without_deployment_is_asked_what_it_wants(api: ApiServerDo
     wanted = {item.name: item.replicas_wanted for item in snapshot.workloads}
     assert wanted == {"llm": 2, "lonely": 3}
     assert api.count("fieldSelector") == 1
+
+
+def test_each_container_that_holds_a_gpu_is_asked_for_its_own(api: ApiServerDouble, tmp_path: Path) -> None:
+    two = [container("a", args=VLLM), container("b", "my/other:1"), container("log", "fluent/bit:1", None)]
+    api.items.append(pod("two", two, "n1"))
+    for name, busy in (("a", 10), ("b", 90)):
+        line = f"0, GPU-0000000{name}, H100, [N/A], 81559, 70000, {busy}, 20, 55, 320.50, 700.00\n"
+        api.scripts[f"inference/two/{name}"] = Script({"nvidia-smi": (line, "", 0)})
+    found = pods(live(api, tmp_path, collect_runtime=False))["two"]
+    assert [r.utilization_pct for r in found.readings] == [10.0, 90.0]
+    assert not any(entry.what.startswith("utilization") for entry in found.unknown)
 
 
 def test_output_in_pieces_is_one_output(api: ApiServerDouble, tmp_path: Path) -> None:
