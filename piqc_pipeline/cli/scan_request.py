@@ -121,8 +121,8 @@ def dry_run(request: Request) -> str:
         context = "every context" if request.given["all_contexts"] else options.context or "its current context"
         cluster = f"{context} of {where}"
     asked = [
-        "list nodes, pods, workload owners, services, autoscalers and monitors",
-        *(["read engine metrics"] if options.collect_runtime else []),
+        "list nodes, pods, workload owners, claims, quotas, services, autoscalers and monitors",
+        *(["read the metrics of engines and exporters, and CPU use"] if options.collect_runtime else []),
         *(["run nvidia-smi and the like inside pods"] if options.allow_exec else []),
         *([f"ask Prometheus at {options.prometheus.base}"] if options.prometheus else []),
     ]
