@@ -14,7 +14,7 @@ from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable,
 
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.backtest import SeriesResult
-    from piqc_pipeline.forecast.model import CandidateModel, WorkloadForecast
+    from piqc_pipeline.forecast.model import CandidateModel
     from piqc_pipeline.forecast.series import DemandSeries
     from piqc_pipeline.history.inventory import WorkloadInventory
     from piqc_pipeline.settings import Settings
@@ -75,14 +75,14 @@ def train_command(
     now = settings.clock()
     series = _history(settings)
     model = settings.data_dir / "model"
-    previous = _previous(model)
+    previous = artifact.trained_before(model)
     count = min(workers or cores(), len(series)) or 1
     with _progress(len(series), "training") as progress:
         candidate = train_in_processes(series, now, policy, workers=count, progress=progress, previous=previous)
-    artifact.write_candidate(candidate, model / "candidate")
+    artifact.write_candidate(candidate, model / artifact.CANDIDATE)
     _show_candidate(candidate, output)
     if not no_promote:
-        current = artifact.promote(model / "candidate", model, keep=keep)
+        current = artifact.promote(model / artifact.CANDIDATE, model, keep=keep)
         click.echo(f"promoted to {current}", err=True)
     return EXIT_UNKNOWN_PARTS if candidate.failed else EXIT_DONE
 
@@ -126,16 +126,6 @@ def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
 
     snapshot = settings.data_dir / "facts" / "snapshot.json"
     return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.exists() else ()
-
-
-def _previous(model: Path) -> "dict[str, WorkloadForecast]":
-    from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
-    from piqc_pipeline.forecast import artifact
-
-    try:
-        return dict(artifact.load(model / artifact.CURRENT).workloads)
-    except (ArtifactMissing, ArtifactAltered):
-        return {}
 
 
 def _show_candidate(candidate: "CandidateModel", output: str) -> None:

@@ -20,7 +20,7 @@ from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.facts.bundle import write_text
 
 if TYPE_CHECKING:
-    from piqc_pipeline.forecast.model import CandidateModel, WorkloadForecast
+    from piqc_pipeline.forecast.model import CandidateModel
     from piqc_pipeline.forecast.policy import TrainPolicy
     from piqc_pipeline.settings import Settings
 
@@ -102,6 +102,7 @@ def train_one_shard(context: dg.OpExecutionContext, pipeline: dg.ResourceParam[P
     """Trains and judges the workloads of one shard; one that cannot be trained is named and holds back no other."""
     import polars as pl
 
+    from piqc_pipeline.forecast.artifact import trained_before
     from piqc_pipeline.forecast.series import series_from_history
     from piqc_pipeline.forecast.shards import train_shard
 
@@ -114,19 +115,8 @@ def train_one_shard(context: dg.OpExecutionContext, pipeline: dg.ResourceParam[P
         datetime.fromisoformat(plan["now"]),
         train_policy(pipeline.settings),
         folder / name,
-        _promoted(pipeline),
+        trained_before(pipeline.model_dir),
     )
-
-
-def _promoted(pipeline: Pipeline) -> "dict[str, WorkloadForecast]":
-    """The forecasts in use, whose fits of earlier nights are reused; none where there are none to trust."""
-    from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
-    from piqc_pipeline.forecast.artifact import load
-
-    try:
-        return dict(load(pipeline.artifact_dir).workloads)
-    except (ArtifactMissing, ArtifactAltered):
-        return {}
 
 
 @dg.op(ins={"trained": dg.In(dg.Nothing)}, out=dg.Out(dg.Nothing))

@@ -31,7 +31,7 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +58,7 @@ PICKLE = "prophet_model.pkl"
 """A pickled dict: workload id → pickled `prophet.Prophet`. For users who want the model itself; never read by us."""
 
 CURRENT = "current"
+CANDIDATE = "candidate"
 ARCHIVE = "archive"
 DEFAULT_KEEP = 10
 
@@ -239,6 +240,36 @@ def merged(before: Mapping[str, WorkloadForecast], candidate: PredictorArtifact)
         if entry.accepted and (not new.accepted if new else valid):
             result[name] = entry
     return dict(sorted(result.items()))
+
+
+def trained_before(model_folder: Path) -> dict[str, WorkloadForecast]:
+    """The forecasts in use, for the next run to go on from; none where there are none to trust.
+
+    Where the last run's forecast was rejected or rolled back, the entry in use is older than what that run had
+    replayed: it gets that run's state, so that no night is replayed twice.
+    """
+    try:
+        in_use = load(model_folder / CURRENT)
+    except (ArtifactMissing, ArtifactAltered):
+        return {}
+    result = dict(in_use.workloads)
+    try:
+        last = load(model_folder / CANDIDATE).workloads if _is_behind(in_use, model_folder) else {}
+    except (ArtifactMissing, ArtifactAltered):
+        return result
+    for name, entry in result.items():
+        newer = last.get(name)
+        if newer is not None and newer.state is not None and newer.data_until > entry.data_until:
+            result[name] = replace(entry, state=newer.state)
+    return result
+
+
+def _is_behind(in_use: PredictorArtifact, model_folder: Path) -> bool:
+    """Whether an entry is older than the last run; a thousand of them are not read for nothing."""
+    if any(entry.issued_at < in_use.trained_at for entry in in_use.workloads.values()):
+        return True
+    newest = max((place.name for place in (model_folder / ARCHIVE).glob("*Z-*")), default="")
+    return (model_folder / CURRENT).resolve().name != newest
 
 
 def versions_in(model_folder: Path) -> list[ArtifactVersion]:

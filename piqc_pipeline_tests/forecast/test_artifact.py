@@ -154,3 +154,19 @@ def test_field_that_is_missing_and_needed_is_named(load, candidate, tmp_path):
     folder = rewritten(promote(candidate, tmp_path), lambda document: document["workloads"][WEB].pop("dataUntil"))
     with pytest.raises(ArtifactAltered, match="dataUntil"):
         load(folder)
+
+
+def test_next_run_goes_on_from_the_last_one_even_where_that_was_rejected(candidate, tmp_path):
+    assert artifact.trained_before(tmp_path) == {}
+    other = replace(candidate.workloads[WEB], workload="c/ns/Deployment/other")
+    promote(candidate, tmp_path)
+    assert artifact.trained_before(tmp_path) == dict(candidate.workloads)
+    rejected = later(candidate, 24, accepted=False)
+    entry = rejected.workloads[WEB]
+    newer = replace(entry, data_until=entry.data_until + timedelta(days=1), state={"version": "of the last run"})
+    promote(replace(rejected, workloads={WEB: newer, other.workload: other}), tmp_path)
+    found = artifact.trained_before(tmp_path)
+    assert found[WEB].state == newer.state and found[WEB].table == candidate.workloads[WEB].table
+    assert found[other.workload] == other
+    artifact.rollback(tmp_path)
+    assert artifact.trained_before(tmp_path)[WEB].state == newer.state
