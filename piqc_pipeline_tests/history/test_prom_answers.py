@@ -44,29 +44,40 @@ VICTORIA = {
 }
 
 
-def fetched(series: list[tuple[dict[str, str], str]], **answer: Any) -> FetchedHistory:
-    """An hour from a server whose gauge has these values throughout."""
+GPU_UTIL, GR_ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+Gauge = tuple[dict[str, str], str]
+"""Labels and value throughout; the metric is `__name__`, else GPU_UTIL."""
+
+
+def fetched(
+    series: list[Gauge], *, inventory: tuple[WorkloadInventory, ...] = (OWNER,), asked: Any = None, **answer: Any
+) -> FetchedHistory:
+    """An hour from a server whose gauges have these values throughout."""
+    asked = [] if asked is None else asked
+    metrics = sorted({labels.get("__name__", GPU_UTIL) for labels, _ in series} or {GPU_UTIL})
 
     def handler(request: httpx.Request) -> httpx.Response:
         if "/label/" in request.url.path:
-            return httpx.Response(200, json={"status": "success", "data": ["DCGM_FI_DEV_GPU_UTIL"]})
+            return httpx.Response(200, json={"status": "success", "data": metrics})
         form = request.url.params
+        asked.append(form["query"])
+        own = [(labels, value) for labels, value in series if labels.get("__name__", GPU_UTIL) in form["query"]]
         if form["query"].startswith("count_over_time"):
-            counts = [] if "<" in form["query"] else series
+            counts = [] if "<" in form["query"] else own
             result = [{"metric": labels, "values": [[float(form["start"]), "10"]]} for labels, _ in counts]
         elif form["query"].endswith("s]"):
-            result = [{"metric": labels, "values": [[DAY.timestamp(), value]]} for labels, value in series]
+            result = [{"metric": labels, "values": [[DAY.timestamp(), value]]} for labels, value in own]
         elif request.url.path.endswith("/query"):
-            result = [{"metric": labels, "value": [float(form["time"]), "10"]} for labels, _ in series]
+            result = [{"metric": labels, "value": [float(form["time"]), "10"]} for labels, _ in own]
         else:
             stamps = [float(form["start"]) + 300 * i for i in range(12)]
-            result = [{"metric": labels, "values": [[at, value] for at in stamps]} for labels, value in series]
+            result = [{"metric": labels, "values": [[at, value] for at in stamps]} for labels, value in own]
         return httpx.Response(
             200, json={"status": "success", "data": {"resultType": "matrix", "result": result}, **answer}
         )
 
     source = PrometheusSource(PrometheusAccess("http://prometheus.test"), transport=httpx.MockTransport(handler))
-    return source.fetch(DAY, DAY + timedelta(hours=1), (OWNER,), 300)
+    return source.fetch(DAY, DAY + timedelta(hours=1), inventory, 300)
 
 
 def test_of_sixteen_gpus_the_one_with_a_workload_is_a_workloads() -> None:
