@@ -143,7 +143,16 @@ def resident_bytes() -> int:
 
 
 def many(workloads: int, processes: int, with_prophet: bool) -> None:
-    """Trains many workloads in processes and prints the highest memory of all of them together."""
+    """Trains many workloads in processes, two nights, and prints the highest memory of all of them together."""
+    end = made_up(0).end
+    before = night(workloads, processes, with_prophet, end - timedelta(days=1), None)
+    night(workloads, processes, with_prophet, end, before)
+
+
+def night(
+    workloads: int, processes: int, with_prophet: bool, end: datetime, before: dict[str, WorkloadForecast] | None
+) -> dict[str, WorkloadForecast]:
+    """One night of many workloads; `before` is emptied."""
     highest, done = 0, threading.Event()
 
     def watch() -> None:
@@ -154,18 +163,19 @@ def many(workloads: int, processes: int, with_prophet: bool) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     series = (made_up(number) for number in range(workloads))
-    end = made_up(0).end
     policy = TrainPolicy(with_prophet=with_prophet, prophet_nights=1)
     began, cpu = time.monotonic(), cpu_seconds()
-    candidate = train_in_processes(series, end, policy, workers=processes)
+    which = "first night" if before is None else "the night after"
+    candidate = train_in_processes(series, end, policy, workers=processes, previous=before)
     wall, cpu = time.monotonic() - began, cpu_seconds() - cpu
     done.set()
     watcher.join()
     prophet = "on" if with_prophet else "off"
     print(
-        f"{workloads} workloads in {processes} processes, Prophet {prophet}: {wall:.0f} s wall, "
+        f"{workloads} workloads in {processes} processes, Prophet {prophet}, {which}: {wall:.0f} s wall, "
         f"{cpu:.0f} s CPU, {highest / 2**20:.0f} MiB together (goal: under 1024), {len(candidate.failed)} failed"
     )
+    return dict(candidate.workloads)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ A shard is a list of workload ids; between steps only ids and the paths of shard
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -50,11 +50,12 @@ def train_in_processes(
     *,
     workers: int = 1,
     progress: Progress | None = None,
-    previous: Mapping[str, WorkloadForecast] | None = None,
+    previous: MutableMapping[str, WorkloadForecast] | None = None,
 ) -> CandidateModel:
     """Trains every series, one at a time per process; the same result as `train`, whatever the number of processes.
 
-    Memory stays bounded: a process holds one series, and finished forecasts are taken as they come.
+    Memory stays bounded: a process holds one series, finished forecasts are taken as they come, and each takes the
+    place of the one before it.
 
     Args:
         series: Demand of the workloads; taken only as fast as it is worked through, so an iterator need not hold all.
@@ -62,9 +63,10 @@ def train_in_processes(
         policy: How.
         workers: Processes.
         progress: Called with each workload's id when it is done.
-        previous: Last artifact's forecasts.
+        previous: Last artifact's forecasts, 400 KiB each: taken out as they are handed on, and gone in the end.
     """
-    items = ((one, (previous or {}).get(one.workload)) for one in series)
+    before = {} if previous is None else previous
+    items = ((one, before.pop(one.workload, None)) for one in series)
     parts = []
     for part in in_order(partial(_train_item, now=now, policy=policy), items, workers):
         parts.append(part)

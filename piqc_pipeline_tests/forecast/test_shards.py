@@ -31,6 +31,14 @@ def test_every_workload_is_in_exactly_one_shard():
     assert shard_keys([], 4) == [] and len(shard_keys(["a"], 4)) == 1
 
 
+def test_forecasts_of_before_are_given_up_as_new_ones_take_their_place():
+    before = dict(train(list(SERIES.values()), NOW, POLICY).workloads)
+    kept = dict(before)
+    ours = train_in_processes(SERIES.values(), NOW, POLICY, previous=before)
+    assert before == {}
+    assert ours.workloads == dict(train(list(SERIES.values()), NOW, POLICY, previous=kept).workloads)
+
+
 def test_merged_shards_are_what_one_training_makes(tmp_path):
     whole = train(list(SERIES.values()), NOW, POLICY)
     paths = [train_shard(keys, load, NOW, POLICY, tmp_path) for keys in shard_keys(list(SERIES), 2)]
