@@ -9,6 +9,8 @@ from piqc_pipeline.cluster.engines.signatures import BY_NAME
 from piqc_pipeline.cluster.objects import Container
 
 _PORT_FLAGS = ("port", "http-port", "server-port")
+_NOT_ENGINES = frozenset({"ray", "nginx", "redis-server", "etcd"})
+"""Programs that a script starts beside the engine; `ray start --port` is Ray's own."""
 _PORT_ENV = ("VLLM_PORT", "PORT", "HTTP_PORT", "NIM_SERVER_PORT", "NIM_HTTP_API_PORT", "SERVER_PORT")
 _HTTP_NAMES = re.compile(
     r"^(http|https|api|http-api|web|serve|server|vllm|sglang|container-port|user-port|http1|openai)"
@@ -65,6 +67,8 @@ def endpoint_of(view: ContainerView, engine: str) -> Endpoint:
 
 def _stated_port(view: ContainerView) -> int | None:
     for item in view.invocations:
+        if item.program in _NOT_ENGINES:
+            continue
         if (port := _number(item.flag(*_PORT_FLAGS) or "")) is not None:
             return port
     return next((port for name in _PORT_ENV if (port := _number(view.environment.get(name, ""))) is not None), None)

@@ -143,6 +143,8 @@ def role_of(view: ContainerView, labels: Mapping[str, str]) -> str | None:
     for invocation in view.invocations:
         if (mode := invocation.flag("disaggregation-mode")) in ("prefill", "decode"):
             return mode
+        if invocation.has("is-prefill-worker", "is-decode-worker"):
+            return "prefill" if invocation.has("is-prefill-worker") else "decode"
     if (index := labels.get("leaderworkerset.sigs.k8s.io/worker-index")) is not None:
         return "leader" if index == "0" else "worker"
     return None

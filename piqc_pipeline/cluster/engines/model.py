@@ -17,6 +17,7 @@ from piqc_pipeline.cluster.redact import is_secret_name, printable
 from piqc_pipeline.facts.snapshot import EngineIdentity, ModelIdentity
 
 NAME_FLAGS = ("model", "model-path", "model-id", "model-tag", "model-dir", "model-name-or-path", "hf-model-id")
+LLAMA_CPP_FLAGS = ("m", "hf-repo", "hf", "hfr")
 SERVED_FLAGS = ("served-model-name", "model-name", "served-name", "alias")
 NAME_ENV = (
     "VLLM_MODEL",
@@ -206,7 +207,7 @@ def _name(
     labels: Mapping[str, str],
     evidence: list[str],
 ) -> str | None:
-    if name := _first(flags, NAME_FLAGS):
+    if name := _first(flags, (*NAME_FLAGS, *(LLAMA_CPP_FLAGS if engine.name == "llama.cpp" else ()))):
         evidence.append("model in arguments")
         return name
     if name := _positional(view, engine):
@@ -238,7 +239,7 @@ def _positional(view: ContainerView, engine: EngineIdentity) -> str | None:
             rest = words[1:]
             if rest and rest[0] in ("serve", "run", "pull", "api_server"):
                 rest = rest[1:] if rest[0] != "serve" or program != "lmdeploy" else rest[2:]
-        elif words and words[0] == "serve" and engine.name != "unknown":
+        elif words and words[0] == "serve" and engine.name not in ("unknown", "ray-serve"):
             rest = words[1:]
         elif engine.name in ("vllm", "llm-d") and not view.container.command and _is_model(program, words):
             rest = words

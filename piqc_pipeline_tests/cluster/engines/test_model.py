@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from piqc_pipeline.cluster.engines.endpoints import endpoint_of
 from piqc_pipeline.cluster.engines.identify import ContainerView, identify
 from piqc_pipeline.cluster.engines.model import human_integer, model_of
 from piqc_pipeline.facts.snapshot import ModelIdentity
@@ -148,3 +149,28 @@ def test_no_arguments_make_it_fail(args: list[str]) -> None:
 @given(st.text(max_size=200))
 def test_no_script_makes_it_fail(script: str) -> None:
     vllm(command=["sh", "-c", script])
+
+
+def test_the_application_that_ray_serves_is_no_model() -> None:
+    found = view("rayproject/ray-llm:2.46", [], command=["serve", "run", "serve:app"])
+    assert identify(found, {}).name == "ray-serve" and model(found).name is None
+
+
+def test_a_file_of_llama_cpp_is_its_model() -> None:
+    command = ["/app/llama-server", "-m", "/models/Llama-3.3-70B-Instruct-Q4_K_M.gguf"]
+    found = model(view("ghcr.io/ggml-org/llama.cpp:server-cuda", [], command=command))
+    assert (found.parameters_total, found.quantization) == (70e9, "q4_k_m")
+
+
+def test_a_port_of_ray_is_not_the_engines() -> None:
+    script = "ray start --head --port=6379; vllm serve a/b-70B -tp 8"
+    found = view("vllm/vllm-openai:v0.9", [], command=["sh", "-c", script])
+    assert endpoint_of(found, "vllm").http_port != 6379
+    assert endpoint_of(view("vllm/vllm-openai:v0.9", ["--model", "a/b", "--port", "9000"]), "vllm").http_port == 9000
+
+
+@pytest.mark.parametrize(("flag", "role"), [("--is-prefill-worker", "prefill"), ("--is-decode-worker", "decode")])
+def test_dynamo_workers_say_their_role_in_the_command(flag: str, role: str) -> None:
+    command = ["python3", "-m", "dynamo.vllm", "--model", "Qwen/Qwen3-32B", flag]
+    found = view("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.4.0", [], command=command)
+    assert (identify(found, {}).role, model(found).name) == (role, "Qwen/Qwen3-32B")
