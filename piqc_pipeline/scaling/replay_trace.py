@@ -71,9 +71,12 @@ def read_trace(path: Path) -> list[DemandSeries]:
         ) from error
     names = set(frame.columns)
     try:
-        if {"ts", "series_id", "value"} <= names:
+        if frame.is_empty() and {"ts", "series_id", "value"} <= names:
+            found = []
+        elif {"ts", "series_id", "value"} <= names:
             _one_unit_each(frame, path)
-            found = series_from_trace(frame)
+            named = [pl.col("unit").cast(pl.String).fill_null("value")] if "unit" in names else []
+            found = series_from_trace(frame.with_columns(named))
         elif {"ts", "workload", "demand_replicas"} <= names:
             found = series_from_history(frame)
         elif {"ds", "y"} <= names:

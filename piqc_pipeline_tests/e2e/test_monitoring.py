@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
+from loadtest.cluster_objects import prometheus
 from piqc_pipeline.forecast.artifact import load
 from piqc_pipeline.scaling.keda import render, write_overlay
 from piqc_pipeline.scaling.limits import ReplicaLimits
@@ -85,7 +86,7 @@ def monitored(
     kube.apply(deployment(NAME, 2, restricted(images.pause, [])), namespace=namespace)
     kube.rolled_out(namespace, f"deployment/{NAME}")
     monitored.busy(0.9, monitored.pods())
-    kube.apply(*_prometheus(namespace, images.prometheus), namespace=namespace)
+    kube.apply(*prometheus(namespace, images.prometheus, "5s"), *_exporter(), namespace=namespace)
     kube.run("apply", "-k", str(overlay(folder / "monitoring", "monitoring", namespace=namespace)))
     artifact = trained(folder / "model", workload, FORESEEN, datetime.now(UTC))
     publish_model(kube, namespace, artifact)
@@ -117,29 +118,8 @@ def monitored(
     kube.run("delete", "clusterrole,clusterrolebinding", f"{namespace}-prometheus", "--ignore-not-found", check=False)
 
 
-def _prometheus(namespace: str, image: str) -> list[dict[str, Any]]:
-    """A Prometheus that takes what lies in its namespace, and the ServiceMonitor that dcgm-exporter's chart brings."""
-    group, role = "rbac.authorization.k8s.io", f"{namespace}-prometheus"
-    rules = [
-        {"apiGroups": [""], "resources": ["services", "endpoints", "pods"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]},
-    ]
-    spec = {
-        "image": image,
-        "replicas": 1,
-        "serviceAccountName": "prometheus",
-        "scrapeInterval": "5s",
-        "evaluationInterval": "5s",
-        "serviceMonitorSelector": {},
-        "podMonitorSelector": {},
-        "ruleSelector": {},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
+def _exporter() -> list[dict[str, Any]]:
+    """The stand-in's Service and the ServiceMonitor, as dcgm-exporter's chart brings them."""
     exporter = service("dcgm-exporter", "teller", 9400)
     exporter["metadata"]["labels"] = {"app.kubernetes.io/name": "dcgm-exporter"}
     exporter["spec"]["ports"][0]["name"] = "metrics"
@@ -147,30 +127,8 @@ def _prometheus(namespace: str, image: str) -> list[dict[str, Any]]:
         "selector": {"matchLabels": exporter["metadata"]["labels"]},
         "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "5s", "honorLabels": False}],
     }
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus"}},
-        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": role},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace}],
-        },
-        exporter,
-        {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "ServiceMonitor",
-            "metadata": {"name": "dcgm-exporter"},
-            "spec": monitor,
-        },
-        {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "Prometheus",
-            "metadata": {"name": "e2e"},
-            "spec": spec,
-        },
-    ]
+    kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}
+    return [exporter, {**kind, "metadata": {"name": "dcgm-exporter"}, "spec": monitor}]
 
 
 def test_the_operator_loads_every_rule_and_prometheus_can_evaluate_it(monitored: Monitored) -> None:
