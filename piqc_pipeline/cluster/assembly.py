@@ -134,6 +134,7 @@ class Assembly:
             namespaces_scanned=self.options.namespaces or None,
             unread_namespaces=self.objects.unread_namespaces,
             autoscalers=autoscalers,
+            autoscalers_read=self.objects.autoscalers_read,
             quotas=None if self.objects.quotas is None else quotas(self.objects.quotas, self.registry),
             signs=signs.observe(self.objects, {family.id: family.pods for family in self.families.values()}),
             server_version=self.objects.server_version,

@@ -177,6 +177,7 @@ class ClusterObjects:
     controllers: list[ControllerObject] = field(default_factory=list)
     services: list[ServiceObject] | None = None
     autoscalers: list[tuple[str, AutoscalerObject]] = field(default_factory=list)
+    autoscalers_read: bool = True
     monitors: dict[str, list[MonitorObject] | None] = field(default_factory=dict)
     prometheus_operator: bool | None = None
     claims: Claims = field(default_factory=Claims)

@@ -230,6 +230,7 @@ def _complete(found: ClusterObjects, seen: set[str]) -> None:
     for kind in ("ServiceMonitor", "PodMonitor"):
         if seen & {"ServiceMonitor", "PodMonitor"}:
             found.monitors.setdefault(kind, [])
+    found.autoscalers_read = bool(found.autoscalers)
     found.claims = found.claims if found.claims.claims or found.claims.slices else Claims()
 
 

@@ -259,7 +259,7 @@ class _WorkloadFacts:
 
     def _autoscaling(self) -> None:
         scaler = self._workload.autoscaler
-        unread = any(
+        unread = not self._snapshot.autoscalers_read or any(
             entry.read_failed and re.search("autoscal|scaledobject", entry.what.lower())
             for entry in self._snapshot.unknown
         )

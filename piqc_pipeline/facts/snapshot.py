@@ -380,6 +380,8 @@ class ClusterSnapshot:
     """The namespaces asked for; None means all."""
     unread_namespaces: tuple[str, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()
+    autoscalers_read: bool = True
+    """False where a recording holds no autoscaler of any kind: there may be none, or none was recorded."""
     quotas: tuple[Quota, ...] | None = None
     """Quotas on accelerators and on the number of pods, in order; None where ResourceQuotas were not read."""
     signs: ObservabilitySigns = field(default_factory=ObservabilitySigns)

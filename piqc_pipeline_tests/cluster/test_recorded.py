@@ -90,6 +90,12 @@ def test_one_object_that_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: P
     assert [entry.what for entry in snapshot.unknown] == ["1 object of c.json"] and snapshot.read_failed
 
 
+def test_a_recording_without_autoscalers_does_not_say_that_there_are_none(tmp_path: Path) -> None:
+    assert scan(tmp_path, node("n0"), pod("p")).autoscalers_read is False
+    hpa = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h", "namespace": "inference"}, "spec": {}}
+    assert scan(tmp_path, node("n0"), pod("p"), hpa).autoscalers_read is True
+
+
 def test_a_pod_that_cannot_be_read_may_hold_any_gpu(tmp_path: Path) -> None:
     whole = scan(tmp_path, node("n0"), pod("p"), {"kind": "Node", "metadata": 5})
     assert whole.read_failed and whole.unread_namespaces == ()

@@ -97,6 +97,8 @@ def test_autoscaling_is_told_only_where_autoscalers_could_be_read() -> None:
     assert facts["autoscaling.metricType"] == "External"
     none = cluster([node("n")], [pod("a", "n", 1)], [workload()])
     assert values(bundle_of(none), "c/inference/Deployment/w")["autoscaling.enabled"] is False
+    recorded = replace(none, autoscalers_read=False)
+    assert "autoscaling.enabled" not in values(bundle_of(recorded), "c/inference/Deployment/w")
     refused = replace(none, unknown=(Unknown("horizontalpodautoscalers", "forbidden", read_failed=True),))
     assert "autoscaling.enabled" not in values(bundle_of(refused), "c/inference/Deployment/w")
 
