@@ -12,7 +12,8 @@ import orjson
 
 from piqc_pipeline.predictor.board import Board, Entry, Reason
 from piqc_pipeline.predictor.query import Query
-from piqc_pipeline.scaling.plan import plan_workload
+from piqc_pipeline.scaling.pairs import paired_plans
+from piqc_pipeline.scaling.plan import ReplicaPlan, plan_workload
 
 MAX_RENDERED = 4096
 """Answers kept per board; a client that asks every horizon of every workload cannot fill the memory."""
@@ -166,7 +167,7 @@ def _prediction(
     demand, low, high = table.q50[index], table.lower[index], table.q90[index]
     if not all(math.isfinite(value) for value in (demand, low, high)):
         return Reason("no_forecast", f"the forecast of {entry.workload} has no value for {_iso(moment)}")
-    plan = plan_workload(forecast, None, entry.limits, board.policy, moment, timedelta(seconds=1))
+    plan = _planned(board, entry, moment)
     if plan.now is None:
         return Reason("no_forecast", f"no plan reaches {_iso(moment)} for {entry.workload}")
     ready = entry.observed.replicas_ready if entry.observed else None
@@ -195,6 +196,18 @@ def _prediction(
         "confidence": forecast.confidence,
         "model": _model(board, entry),
     }
+
+
+def _planned(board: Board, entry: Entry, moment: datetime) -> ReplicaPlan:
+    """The plan of one moment ahead, with the other role of a pair in mind."""
+    bound = entry.limits.pair
+    mate = board.entries.get(bound.mate) if bound else None
+    plans = [
+        plan_workload(one.forecast, None, one.limits, board.policy, moment, timedelta(seconds=1))
+        for one in (entry, mate)
+        if one is not None
+    ]
+    return paired_plans(plans)[0]
 
 
 def _round(value: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """How is a plan handed on as JSON? `piqc-plan.v1`, stable names, no NaN."""
 
+from dataclasses import asdict
 from typing import Any
 
 from piqc_pipeline.scaling.fleet import FleetPlan
@@ -29,6 +30,9 @@ def plan_json(plan: ReplicaPlan) -> dict[str, Any]:
         "max_replicas": limits.max_replicas,
         "max_reason": limits.max_reason,
         "gpus_per_replica": limits.gpus_per_replica,
+        "product": limits.product,
+        "usd_per_gpu_hour": plan.usd_per_gpu_hour,
+        "pair": None if limits.pair is None else asdict(limits.pair),
         "warnings": list(limits.warnings),
         "fallback_replicas": plan.fallback_replicas,
         "fallback_reason": plan.fallback_reason,

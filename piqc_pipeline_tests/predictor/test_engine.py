@@ -256,7 +256,9 @@ def test_limits_of_the_manifests_hold_and_are_named(folder: Folder, tmp_path: Pa
 
 def test_roles_of_a_pair_are_raised_to_their_ratio(tmp_path: Path) -> None:
     ids = ["demo/inference/Deployment/p", "demo/inference/Deployment/d"]
-    made = Folder(tmp_path / "model", artifact(*(forecast(name, 0.1, 0.1) for name in ids)))
+    made = Folder(
+        tmp_path / "model", artifact(*(forecast(name, q50, q50) for name, q50 in zip(ids, (0.1, 6.0), strict=True)))
+    )
     pairs = {
         name: {"min_replicas": 1, "max_replicas": 20, "pair": {"mate": mate, "per_mate": 0.5}}
         for name, mate in (ids, ids[::-1])
@@ -272,6 +274,10 @@ def test_roles_of_a_pair_are_raised_to_their_ratio(tmp_path: Path) -> None:
     # 12.0 / 0.80 = 15 decode replicas, half as many prefill ones at least: 8.
     assert (one["desired_replicas"], one["binding"], two["desired_replicas"]) == (8, "pair", 15)
     Desired.model_validate(one)
+    # Ahead, the forecasts of 0.1 and 6.0 ask for 1 and 8: four prefill replicas keep the ratio.
+    assert running.board is not None
+    ahead = _open(predict_answer(running.board, Query("inference/p", 1800), running.clock()))[1]
+    assert ahead["desired_replicas"] == 4
 
 
 def test_new_artifact_is_taken_and_a_broken_one_refused(folder: Folder) -> None:
