@@ -147,7 +147,8 @@ def world(kube: Kube, namespace: str, images: Images, tmp_path_factory: pytest.T
     kube.run("apply", "-k", str(world.manifests))
     yield world
     kube.run("-n", namespace, "delete", "scaledobject", "--all", check=False)
-    kube.run("delete", "-k", str(folder / "p"), "--ignore-not-found", "--wait=false", check=False)
+    for applied in ("p", "manifests"):
+        kube.run("delete", "-k", str(folder / applied), "--ignore-not-found", "--wait=false", check=False)
 
 
 def _impostor_pod(kube: Kube, teller: Teller, images: Images) -> None:
@@ -199,15 +200,17 @@ def test_replicas_reach_the_plan(world: World) -> None:
 
 
 def test_diff_equals_what_the_server_holds(world: World) -> None:
-    assert [row["state"] for row in world.before] == ["missing"]
-    assert [row["state"] for row in world.diff()] == ["same"]
+    names = [f"{world.namespace}/ScaledObject/{NAME}", f"{SYSTEM}/ConfigMap/capacity-predictor-limits"]
+    assert [(row["name"], row["state"]) for row in world.before] == [(name, "missing") for name in names]
+    assert [(row["name"], row["state"]) for row in world.diff()] == [(name, "same") for name in names]
     world.kube.run("diff", "-k", str(world.manifests))  # exits 1 on any difference
     patch = '{"spec": {"maxReplicaCount": 7}}'
     world.kube.run("-n", world.namespace, "patch", "scaledobject", NAME, "--type=merge", "-p", patch)
-    (row,) = world.diff()
+    row, unchanged = world.diff()
+    assert unchanged["state"] == "same"
     assert row["changes"] == [{"path": "spec.maxReplicaCount", "live": 7, "written": MAXIMUM}]
     world.kube.run("apply", "-k", str(world.manifests))
-    assert [row["state"] for row in world.diff()] == ["same"]
+    assert {row["state"] for row in world.diff()} == {"same"}
 
 
 def test_live_demand_above_the_forecast_lifts_replicas_and_lets_them_down_again(world: World) -> None:
