@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from piqc_pipeline.errors import ArtifactAltered
 from piqc_pipeline.forecast.combine import Losses
 from piqc_pipeline.forecast.days import FIGURES, Day
 from piqc_pipeline.forecast.grid import Grid
@@ -88,8 +89,17 @@ def taken_over(state: Mapping[str, Any] | None, grid: Grid, names: tuple[str, ..
         lead: Steps of tonight's lead window.
     """
     plain = (state or {}).get(KEY)
-    if state is None or not plain or plain["version"] != VERSION:
+    if state is None or not plain or plain.get("version") != VERSION:
         return None
+    try:
+        return _taken_over(state, plain, grid, names, lead)
+    except (ArtifactAltered, KeyError, ValueError, TypeError):
+        return None  # another program's state: it costs a replay, not the night's forecast
+
+
+def _taken_over(
+    state: Mapping[str, Any], plain: Mapping[str, Any], grid: Grid, names: tuple[str, ...], lead: int
+) -> TakenOver | None:
     live = from_plain(state)
     offset = (live.grid.start_seconds - grid.start_seconds) / grid.step_seconds
     same = (live.grid.step_seconds, live.grid.calendar, live.names) == (grid.step_seconds, grid.calendar, names)

@@ -16,7 +16,8 @@ class TrainPolicy:
         lead_seconds: From a decision to a ready replica; the lead window is this plus `refresh_seconds`.
         refresh_seconds: How often live demand is read.
         table_hours: How far the forecast table reaches.
-        replay_nights: Past nights whose forecasts are replayed for weights, quantiles and scores.
+        replay_nights: Past nights whose forecasts are replayed for weights, quantiles and scores at the first run; a
+            nightly run goes on from the one before (`journal`).
         score_days: Days kept from training that the card shows; the checks look at the newest or at all of them.
         with_prophet: Whether Prophet is a member.
         prophet_nights: Past nights for which Prophet is fitted too (they are kept, so a nightly run fits one).

@@ -137,6 +137,10 @@ def newer_journal(night):
     return replace(night, state={**night.state, KEY: {**night.state[KEY], "version": 99}}), DEMAND, POLICY
 
 
+def another_programs_journal(night):
+    return replace(night, state={**night.state, KEY: {"version": 1, "seen": night.state[KEY]["seen"]}}), DEMAND, POLICY
+
+
 def gap_of_days(night):
     return trained(6), DEMAND, POLICY
 
@@ -154,6 +158,7 @@ def a_plain_fallback(night):
         other_members,
         state_of_before,
         newer_journal,
+        another_programs_journal,
         gap_of_days,
         a_plain_fallback,
     ],
