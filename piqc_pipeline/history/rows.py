@@ -12,6 +12,7 @@ import polars as pl
 from piqc_pipeline.history.capacity import with_work
 from piqc_pipeline.history.demand import MIN_DEVICE_COVERAGE, censored, corrected_demand
 from piqc_pipeline.history.inventory import WorkloadInventory
+from piqc_pipeline.history.samples import HISTORY_SCHEMA
 from piqc_pipeline.history.signals import DEVICE_SIGNALS, RATE_SIGNAL, RUNNING_SIGNAL, TOKENS_SIGNAL
 
 MIN_SIGNAL_SHARE = 0.8
@@ -124,7 +125,8 @@ def _device_rows(samples: DaySamples, facts: pl.DataFrame, bucket_seconds: int) 
     if not partly.is_empty():
         devices = devices.join(partly, on=["workload", "pod", "ts"], how="anti")
     key = ["workload", "pod", "device", "ts"]
-    series = devices.unique(["workload", "series"])
+    starts = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ("workload", "series"))
+    series = devices.filter(starts.fill_null(True))  # series lie end to end
     if series.select(pl.struct("workload", "pod", "device").is_duplicated().any()).item():
         # Two jobs scrape the same exporter: one device, not two.
         devices = devices.group_by(key).agg(
@@ -156,13 +158,15 @@ def _expected_devices(
         pl.col("device").n_unique().alias("n"), pl.col("ts").min().alias("first"), pl.col("ts").max().alias("last")
     )
     usual = pods.group_by("workload").agg(pl.col("n").mode().max().cast(pl.Float64).alias("pod_devices"))
-    spans = pl.datetime_ranges("first", "last", interval=f"{bucket_seconds}s").alias("ts")
-    grid = pods.select("workload", "pod", "n", spans).explode("ts")
-    silent = missing.filter(pl.col("ready") >= HALF).join(grid, on=["workload", "pod", "ts"], how="anti")
-    silent = silent.join(usual, on="workload", how="inner").select(
-        "workload", "pod", pl.col("pod_devices").cast(grid.schema["n"]).alias("n"), "ts"
-    )
-    grid = pl.concat([grid, silent]).join(partly, on=["workload", "pod", "ts"], how="anti")
+    buckets = pl.datetime_ranges("first", "last", interval=f"{bucket_seconds}s").alias("ts")
+    grid = pods.select("workload", "pod", "n", buckets).explode("ts")
+    silent = missing.filter(pl.col("ready") >= HALF)
+    if not silent.is_empty():
+        silent = silent.join(grid, on=["workload", "pod", "ts"], how="anti").join(usual, on="workload", how="inner")
+        count = pl.col("pod_devices").cast(grid.schema["n"]).alias("n")
+        grid = pl.concat([grid, silent.select("workload", "pod", count, "ts")])
+    if not partly.is_empty():
+        grid = grid.join(partly, on=["workload", "pod", "ts"], how="anti")
     expected = grid.group_by("workload", "ts").agg(
         pl.col("n").sum().cast(pl.Int64).alias("devices_expected"), pl.len().alias("ready_pods")
     )
@@ -259,7 +263,9 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
             "cluster": pl.Series([name.split("/", 1)[0] for name in ids], dtype=pl.String),
         }
     )
-    return rows.join(names, on="workload").sort("rank", "ts").with_columns(pl.col("workload").cast(pl.String))
+    kept = rows.select(name for name in rows.columns if name in HISTORY_SCHEMA)  # half of what would be sorted along
+    named = kept.join(names, on="workload").sort("rank", "ts").drop("rank")
+    return named.with_columns(pl.col("workload").cast(pl.String))
 
 
 def _no_device_rows() -> pl.DataFrame:
