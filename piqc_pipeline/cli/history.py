@@ -287,7 +287,11 @@ def generate_command(
 @click.option("--keep-days", type=click.IntRange(1, 100_000), required=True, help="Days of history to keep.")
 @click.option("--store", help=STORE_HELP)
 def prune_command(keep_days: int, store: str | None) -> None:
-    """Delete history, observations and scans older than some days, and make the store small again."""
+    """Delete history, observations and scans older than some days, and make the store small again.
+
+    Also merges the parts of each day. On object storage what is emptied stays as an object without rows of 2 KB: let a
+    lifecycle rule of the bucket delete objects under 4 KB.
+    """
     from piqc_pipeline.history.files import counted
     from piqc_pipeline.history.samples import day_of
     from piqc_pipeline.history.store import open_store

@@ -93,6 +93,7 @@ def gpu_utilization(
     from piqc_pipeline.history.fill import fill
     from piqc_pipeline.history.inventory import inventory_from_snapshot
     from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.history.table import by_workloads
 
     settings, now = pipeline.settings, pipeline.now
     start, end = until_now(context.partition_time_window, now)
@@ -109,11 +110,12 @@ def gpu_utilization(
     )
     for warning in filled.warnings:
         context.log.warning(warning)
-    rows, newest = store.read(start, end), store.newest()
+    newest = store.newest()
+    workloads = [row for rows in by_workloads(store, start, end, settings.bucket_seconds) for row in _by_workload(rows)]
     return dg.MaterializeResult(
         metadata={
             **numbers({"rows_written": filled.rows_written, "rows_kept": filled.rows_kept}),
-            "dagster/row_count": rows.height,
+            "dagster/row_count": sum(int(str(row[1])) for row in workloads),
             "dagster/table_name": "gpu_utilization",
             "dagster/uri": settings.store_location(),
             "from": start.isoformat(),
@@ -121,7 +123,7 @@ def gpu_utilization(
             "newest_sample": newest.isoformat() if newest else "none",
             "workloads": table(
                 ["workload", "rows", "mean utilization, %", "mean demand, replicas", "signal", "confidence"],
-                _by_workload(rows),
+                workloads,
             ),
             "warnings": table(["warning"], [[warning] for warning in filled.warnings]),
         }
@@ -178,13 +180,15 @@ def gpu_utilization_checks(
 
 @one_sentence
 def _checked(pipeline: Pipeline, start: datetime, end: datetime) -> "list[CheckResult]":
-    from piqc_pipeline.history.checks import all_checks
+    from piqc_pipeline.history.checks import all_checks, worst_of
     from piqc_pipeline.history.store import open_store
+    from piqc_pipeline.history.table import by_workloads
 
     settings = pipeline.settings
     store = open_store(settings.store_location())
-    rows, newest = store.read(start, end), store.newest()
-    return list(all_checks(rows, start, end, newest, pipeline.now, settings.max_sample_age_seconds))
+    newest, oldest = store.newest(), settings.max_sample_age_seconds
+    parts = by_workloads(store, start, end, settings.bucket_seconds)
+    return worst_of([all_checks(rows, start, end, newest, pipeline.now, oldest) for rows in parts])
 
 
 @dg.asset(

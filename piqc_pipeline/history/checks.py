@@ -1,5 +1,6 @@
 """Can the table be trusted? Pure functions over a frame; each returns what was measured beside its limit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -138,3 +139,13 @@ def all_checks(
         coverage(frame),
         scrape_interval(frame),
     ]
+
+
+def worst_of(parts: Sequence[Sequence[CheckResult]]) -> list[CheckResult]:
+    """Of each check the worst result of several parts of the table: what failed, else what is farthest off."""
+
+    def badness(result: CheckResult) -> tuple[bool, float]:
+        off = float("-inf") if result.measured is None else result.measured - result.limit
+        return result.passed is False, -off if result.name == "coverage" and result.measured is not None else off
+
+    return [max(same, key=badness) for same in zip(*parts, strict=True)]

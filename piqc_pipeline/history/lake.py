@@ -49,7 +49,7 @@ class ParquetLake:
     two writers of one day wait for each other. Object storage has no lock, and Polars neither puts on a condition nor
     deletes: there each part of a day (its workloads and first bucket) is an object of its own, so that writers of
     different parts never touch the same one, and readers join them; `compact` merges them. What is emptied stays as an
-    object without rows, of about 5 KB, for a lifecycle rule of the bucket.
+    object without rows, of about 2 KB, for a lifecycle rule of the bucket.
     """
 
     def __init__(self, location: str) -> None:

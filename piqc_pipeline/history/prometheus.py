@@ -7,6 +7,7 @@ Which queries are right belongs to `prometheus_day`, transport to the package `p
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import httpx
@@ -20,6 +21,9 @@ from piqc_pipeline.history.samples import FetchedHistory, conform, days_between,
 from piqc_pipeline.history.signals import names_pattern
 from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline.prometheus.client import PrometheusClient
+
+MAX_ANSWER_BYTES = 32 * 2**20
+"""A longer answer is asked for in halves: decoded, it takes ten times as much, and some days are asked at once."""
 
 
 class PrometheusSource:
@@ -41,7 +45,7 @@ class PrometheusSource:
             transport: In place of the network, in tests.
             on_day: Called with each day that is done, for a progress bar.
         """
-        self._access = access
+        self._access = replace(access, max_answer_bytes=min(access.max_answer_bytes, MAX_ANSWER_BYTES))
         self._workers = workers
         self._transport = transport
         self._on_day = on_day

@@ -61,3 +61,12 @@ def test_old_samples_and_thin_samples_fail() -> None:
 def test_nothing_measured_is_neither_passed_nor_failed() -> None:
     results = checks.all_checks(empty_history(), DAY, NEXT_DAY, None, NEXT_DAY, 10_800)
     assert [result.passed for result in results] == [True, True, None, None, None, None]
+
+
+def test_of_several_parts_the_worst_counts() -> None:
+    good, holes = rows([0.5] * 288), rows([0.5] * 144)
+    parts = [checks.all_checks(part, DAY, NEXT_DAY, NEXT_DAY, NEXT_DAY, 10_800) for part in (good, holes)]
+    for order in (parts, parts[::-1]):
+        told = {result.name: result for result in checks.worst_of(order)}
+        assert (told["gaps"].passed, told["gaps"].measured) == (False, 0.5)
+        assert told["within_bounds"].passed
