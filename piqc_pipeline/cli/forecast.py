@@ -345,8 +345,9 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
             ratios.add_row(name, str(one["ratio"]), f"{one['low']} to {one['high']}", *counts)
         console.print(ratios)
     for window, cover in summary.get("coverage_q90", {}).items():
+        middle = "unknown" if cover["median"] is None else f"{cover['median']:.1%}"
         console.print(
-            f"q90 of the {window} maximum: median coverage {cover['median']:.1%}, {cover['within_88_92']} of "
+            f"q90 of the {window} maximum: median coverage {middle}, {cover['within_88_92']} of "
             f"{summary['series']} series within 88-92 %, pinball "
             f"{summary['pinball_q90_ratio_to_last'][window]} x last value",
             highlight=False,

@@ -121,6 +121,16 @@ def test_unreadable_trace_is_one_sentence(tmp_path, write, message):
         run(backtest_command, str(path), "--json")
 
 
+def test_figures_that_nobody_knows_are_shown_as_unknown(tmp_path):
+    path = tmp_path / "trace.parquet"
+    # Every third bucket is missing: no window of 30 minutes (three buckets) was measured throughout.
+    pl.read_parquet(trace(path)).gather_every(3, 1).write_parquet(path)
+    every = pl.read_parquet(path)
+    pl.concat([every, every.with_columns(pl.col("ts") + timedelta(minutes=10))]).write_parquet(path)
+    shown = run(backtest_command, str(path), "--days", "1", "--no-prophet").stdout
+    assert "q90 of the 30m maximum: median coverage unknown" in shown
+
+
 def rewritten(path, *columns, **named):
     pl.read_parquet(trace(path, 1)).with_columns(*columns, **named).write_parquet(path)
 
