@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -332,9 +333,9 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
         for title in ("series", *models):
             table.add_column(title, justify="left" if title == "series" else "right")
         for result in scored:
-            figures = [result.errors[model][label].mae for model in models]
-            best = min(figures)
-            cells = [f"[bold]{mae:.2f}[/bold]" if mae == best else f"{mae:.2f}" for mae in figures]
+            figures = [mae if isfinite(mae := result.errors[model][label].mae) else None for model in models]
+            best = min((mae for mae in figures if mae is not None), default=None)
+            cells = [_cell(mae) if mae is None or mae != best else f"[bold]{mae:.2f}[/bold]" for mae in figures]
             table.add_row(Text(result.series_id), *cells)
         console.print(table)
         ratios = Table(title=f"{label}: error of ours over that of ..., geometric mean with 90 % interval")
