@@ -326,7 +326,7 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
     from rich.text import Text
 
     scored = [result for result in results if result.skipped is None]
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     for label in scored[0].errors["ours"] if scored else ():
         table = Table(title=f"{label}: mean absolute error, points of each series' maximum")
         models = list(scored[0].errors)
