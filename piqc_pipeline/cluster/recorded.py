@@ -44,7 +44,7 @@ from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 DEMO_CLUSTER = "demo"
 MAX_DUMP_BYTES = 4 * 1024**3
 _CONTROLLER_KINDS = {listing.kind: f"{listing.group}/{listing.versions[0]}" for listing in CONTROLLERS}
-_HOW = "record it with `kubectl get nodes,pods,deployments,replicasets,statefulsets,services -A -o json`"
+_HOW = "record it with `kubectl get nodes,pods,deploy,rs,sts,ds,jobs,cronjobs,services,hpa,quota -A -o json`"
 
 
 class _Kind(msgspec.Struct):
