@@ -366,7 +366,8 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"DETACH {alias}")
         connection.close()
     except duckdb.Error:
-        _ENGINES.pop(os.getpid()).close()
+        if engine := _ENGINES.pop(os.getpid(), None):
+            engine.close()
         raise
 
 
