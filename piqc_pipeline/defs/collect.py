@@ -25,7 +25,7 @@ from piqc_pipeline.facts.bundle import bundle_from_json, write_bundle, write_tex
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
 from piqc_pipeline.facts.snapshot_file import read_snapshot, write_snapshot
 from piqc_pipeline.prometheus.access import access_from_settings
-from piqc_pipeline.waste.figures import BUCKETS, PoolCapacity, WasteReport
+from piqc_pipeline.waste.figures import BUCKETS, HOURS_PER_DAY, PoolCapacity, WasteReport
 
 if TYPE_CHECKING:
     from piqc_pipeline.report.scan_result import ScanResult
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 GROUP = "collect"
 UNITS_TOLERANCE = 1e-6
 """Fractions of a device are sums of floats."""
-HOURS_PER_DAY = 24
 CENT = 0.01
 """Printed sums are rounded to cents."""
 
