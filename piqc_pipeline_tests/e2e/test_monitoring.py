@@ -163,15 +163,11 @@ def test_the_exporters_series_become_demand_of_the_workload(monitored: Monitored
 
 
 def test_the_predictor_is_scraped_by_its_pod_monitor_under_the_workloads_names(monitored: Monitored) -> None:
-    until(
-        lambda: monitored.value("min(piqc_predictor_artifact_loaded)"),
-        lambda value: value == 1,
-        SETTLED,
-        "the predictor",
-    )
     # Both pods say it; honorLabels keeps the workload's namespace.
-    rows = monitored.query(f'predicted_gpu_util{{namespace="{monitored.namespace}",workload="{NAME}"}}')
-    assert len(rows) == 2 and all(0 < float(row["value"][1]) <= 100 for row in rows)
+    text = f'predicted_gpu_util{{namespace="{monitored.namespace}",workload="{NAME}"}}'
+    rows = until(lambda: monitored.query(text), lambda found: len(found) == 2, SETTLED, "both pods of the predictor")
+    assert all(0 < float(row["value"][1]) <= 100 for row in rows)
+    assert monitored.value("min(piqc_predictor_artifact_loaded)") == 1
     assert monitored.query('ALERTS{alertname="CapacityPredictorDown",alertstate="firing"}') == []
 
 
@@ -189,7 +185,7 @@ def test_keda_scales_on_the_recorded_demand_and_the_predictor_follows_it_within_
     body = until(
         lambda: json.loads(kube.run("get", "--raw", path, check=False) or "{}"),
         lambda said: said.get("max_replicas") == MAXIMUM and said.get("demand_now") is not None,
-        60,
+        SETTLED,  # the kubelet brings the ConfigMap of the limits within a minute and a half
         "the predictor with live demand and the manifests' limits",
     )
     assert body["desired_replicas"] == 3 and body["demand_now"] == pytest.approx(1.8, abs=0.01)
