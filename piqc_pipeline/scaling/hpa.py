@@ -94,7 +94,7 @@ class HpaMemory:
     """What the controller remembers of one HPA; lost at its restart.
 
     Attributes:
-        recommendations: `(seconds, count)` before stabilization.
+        recommendations: `(seconds, count)` before stabilization; the first is the count that it found.
         added: `(seconds, replicas)` of past scale-ups.
         removed: `(seconds, replicas)` of past scale-downs.
     """
@@ -156,6 +156,8 @@ def step(
     A count of 0 with a minimum above 0 means that autoscaling is off. A count outside the limits is moved to them
     before any metric is read.
     """
+    if not memory.recommendations:  # so that a controller that starts anew does not take replicas away at once
+        memory.recommendations.append((now_seconds, replicas))
     if replicas == 0 and spec.min_replicas != 0:
         return 0
     if replicas > spec.max_replicas:

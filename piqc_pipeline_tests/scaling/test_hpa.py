@@ -137,8 +137,16 @@ def test_a_disabled_direction_does_not_move():
 
 def test_an_up_window_takes_the_smallest_recommendation():
     up = Rules(60, (Policy("Pods", 100, 15),))
-    assert run(HpaSpec(1, 100, up=up), [9, 9, 4, 9, 9, 9, 9], 2) == [9, 9, 9, 9, 9, 9, 9]
+    # The two replicas that were found count for 60 s, then the four of second 30 until second 90.
+    assert run(HpaSpec(1, 100, up=up), [9, 9, 4, 9, 9, 9, 9], 2) == [2, 2, 2, 2, 4, 4, 9]
     assert run(HpaSpec(1, 100, up=up), [2, 9, 9, 9, 9, 9], 2) == [2, 2, 2, 2, 9, 9]
+
+
+def test_a_controller_that_starts_anew_keeps_what_it_finds_for_the_window():
+    # horizontal.go, recordInitialRecommendation: the count found is the first recommendation.
+    counts = run(HpaSpec(1, 20), [2] * 22, 8)
+    assert counts[:20] == [8] * 20
+    assert counts[20] == 2
 
 
 def test_limits_come_before_metrics():
