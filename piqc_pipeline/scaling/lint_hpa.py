@@ -1,10 +1,10 @@
 """Which faults can a HorizontalPodAutoscaler have? Limits, metric targets, what they can reach."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from piqc_pipeline.scaling.lint_bounds import bound_of_name
+from piqc_pipeline.scaling.lint_reach import add_unreachable, asked
 from piqc_pipeline.scaling.lint_values import Report, as_map, integer, quantity, text
 
 FIELDS = {"AverageValue": "averageValue", "Value": "value", "Utilization": "averageUtilization"}
@@ -49,16 +49,8 @@ def check_hpa(body: Mapping[str, Any], report: Report) -> None:
     if not metrics:
         report.add("hpa-no-metric", "spec", "no metric is given")
     reach = [_metric(metric, f"spec.metrics[{index}]", report) for index, metric in enumerate(metrics)]
-    highest = (
-        math.inf
-        if any(count is None for count, _ in reach)
-        else max((count or 0 for count, _ in reach), default=math.inf)
-    )
-    for index, (count, sentence) in enumerate(reach):
-        if count is not None and count < most:
-            rule = "target-unreachable" if highest < most else "target-partly-unreachable"
-            message = f"never asks for more than {count:g} replicas, so maxReplicas {most} is out of reach: {sentence}"
-            report.add(rule, f"spec.metrics[{index}]", message)
+    paths = [f"spec.metrics[{index}]" for index in range(len(reach))]
+    add_unreachable(reach, paths, [True] * len(reach), (least or 1, most, f"maxReplicas {most}"), report)
 
 
 def _metric(metric: Mapping[str, Any], path: str, report: Report) -> tuple[float | None, str]:
@@ -85,10 +77,9 @@ def _metric(metric: Mapping[str, Any], path: str, report: Report) -> tuple[float
     name = text(as_map(source.get("metric")).get("name")) or ""
     if form == "Value" and ("predict" in name.lower() or "forecast" in name.lower()):
         report.add("forecast-runaway", f"{path}.{SOURCES[kind]}.target", f"{name} read as Value runs away or decays")
-    if form != "AverageValue" or kind != "External":
+    if form != "AverageValue" or kind not in ("External", "Object"):
         return None, ""
     bound = bound_of_name(name, value)
     if bound is None:
         return None, ""
-    count = max(1, math.ceil(bound / value - 1e-9))
-    return count, f"{name} ends at {bound:g}, averageValue is {value:g}, ceil({bound:g} / {value:g}) = {count}"
+    return asked(f"{name} ends at", bound, "averageValue", value)

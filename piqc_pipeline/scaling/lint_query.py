@@ -10,8 +10,16 @@ LONGEST_QUERY = 20_000
 _AGGREGATION = re.compile(
     r"\b(?:sum|avg|min|max|count|group|stddev|stdvar|quantile|count_values)\s*(?:(by|without)\s*\(([^)]*)\)\s*)?\("
 )
+_GROUPS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*$")
 _GROUPING = re.compile(r"\s*(by|without)\s*\(([^)]*)\)")
 _ONE_ELEMENT = re.compile(r"\b(?:scalar|vector|absent|absent_over_time)\s*\(|\b(?:topk|bottomk)\s*\(\s*1\s*,")
+_RATE_OF_GAUGE = re.compile(
+    r"\b(?:i?rate|increase)\s*\((?:\s*(?:avg|sum|max|min)\s*(?:by\s*\([^()]*\)\s*)?\()*\s*("
+    r"DCGM_FI_(?:DEV_(?:GPU|MEM_COPY|ENC|DEC)_UTIL|PROF_\w+_ACTIVE|PROF_SM_OCCUPANCY|PROF_PCIE_[TR]X_BYTES"
+    r"|DEV_(?:FB_\w+|POWER_USAGE|GPU_TEMP|MEMORY_TEMP|SM_CLOCK|MEM_CLOCK))"
+    r"|vllm:(?:num_requests_\w+|[gk][pv]u?_cache_usage_perc)|predicted_(?:gpu_)?util)\b"
+)
+"""Gauges of exporters and engines under a function for counters (default-counters.csv; vLLM's metrics page)."""
 _OF_PODS = re.compile(r"\b(vllm:\w+|sglang:\w+|tgi_\w+|nv_\w+|lmdeploy:\w+|DCGM_FI_\w+|trtllm_\w+)")
 """Metrics that pods of the workload, or devices that they hold, export themselves: without a pod there is none."""
 
@@ -53,6 +61,8 @@ def _many_elements(bare: str) -> bool:
                 return False
             grouping = (after[1], after[2])
         labels = {label.strip() for label in (grouping[1] or "").split(",") if label.strip()}
+        if "histogram_quantile" in bare:
+            labels.discard("le")  # the quantile uses it up
         if grouping[0] == "by" and labels <= pinned:
             return False
         several = True
@@ -77,9 +87,7 @@ def check_query(query: str, path: str, report: Report) -> None:
     if not _balanced(query):
         report.add("promql-brackets", path, f"the query does not parse: {query[:120]}")
     bare = re.sub(r"#[^\n]*", "", query)
-    gauge = re.search(
-        r"\b(?:i?rate|increase)\s*\(\s*(DCGM_FI_(?:DEV_GPU_UTIL|DEV_MEM_COPY_UTIL|PROF_\w+_ACTIVE))", bare
-    )
+    gauge = _RATE_OF_GAUGE.search(bare)
     if gauge:
         report.add("promql-rate-of-gauge", path, f"{gauge[1]} is a gauge")
     if "predict_linear" in bare and "clamp" not in bare:
@@ -94,10 +102,9 @@ def check_query(query: str, path: str, report: Report) -> None:
 
 
 def _balanced(query: str) -> bool:
-    """Brackets in pairs, strings closed, no comma before a closing bracket."""
-    stack: list[str] = []
-    quote = ""
-    last = ""
+    """Brackets in pairs, strings closed, no comma before a closing bracket (but of a list of labels)."""
+    stack: list[tuple[str, bool]] = []  # the bracket, and whether it opens a list of labels
+    quote = last = ""
     index = 0
     while index < len(query):
         char = query[index]
@@ -112,10 +119,11 @@ def _balanced(query: str) -> bool:
             end = query.find("\n", index)
             index = len(query) if end < 0 else end
         elif char in "([{":
-            stack.append(char)
+            stack.append((char, _GROUPS.search(query[max(0, index - 20) : index]) is not None))
             last = char
         elif char in _PAIRS:
-            if not stack or stack.pop() != _PAIRS[char] or (last == "," and char == ")"):
+            opening, labels = stack.pop() if stack else ("", False)
+            if opening != _PAIRS[char] or (last == "," and char == ")" and not labels):
                 return False
             last = char
         elif not char.isspace():

@@ -1,17 +1,15 @@
 """Which faults can the triggers of a ScaledObject have? Keys, types, targets, fallback, queries."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from piqc_pipeline.scaling.lint_bounds import bound_of_name, bound_of_query
 from piqc_pipeline.scaling.lint_query import check_query, check_trigger_query, of_own_pods
+from piqc_pipeline.scaling.lint_reach import RESOURCE_TYPES, TARGET_KEYS, check_reach, forecasts, kind_of
 from piqc_pipeline.scaling.lint_values import Report, as_map, integer, number, text
 
-RESOURCE_TYPES = {"cpu", "memory"}
 WITHOUT_READS = RESOURCE_TYPES | {"cron", "kubernetes-workload"}
 """Triggers that do not ask a remote system."""
 
@@ -32,7 +30,6 @@ REQUIRED_KEYS = {
     "prometheus": ("serverAddress", "query"),
     "cron": ("timezone", "start", "end", "desiredReplicas"),
 }
-TARGET_KEYS = {"metrics-api": "targetValue", "prometheus": "threshold"}
 _FUNCTIONS = {
     "max",
     "min",
@@ -86,15 +83,11 @@ def check_triggers(body: Mapping[str, Any], report: Report, services: set[tuple[
     _modifiers(spec, modifiers, triggers, report)
     _zero(spec, triggers, report)
     _alone(triggers, report)
-    _reachable(spec, triggers, modifiers, report)
-
-
-def _kind(trigger: Mapping[str, Any]) -> str:
-    return text(trigger.get("type")) or ""
+    check_reach(spec, triggers, modifiers, report)
 
 
 def _metric_type(trigger: Mapping[str, Any], path: str, report: Report) -> None:
-    kind, given = _kind(trigger), trigger.get("metricType")
+    kind, given = kind_of(trigger), trigger.get("metricType")
     metadata = as_map(trigger.get("metadata"))
     if "metricType" in metadata:
         report.add(
@@ -112,7 +105,7 @@ def _metric_type(trigger: Mapping[str, Any], path: str, report: Report) -> None:
 
 
 def _keys(trigger: Mapping[str, Any], path: str, composed: bool, report: Report) -> None:
-    kind, metadata = _kind(trigger), as_map(trigger.get("metadata"))
+    kind, metadata = kind_of(trigger), as_map(trigger.get("metadata"))
     if kind not in KNOWN_KEYS:
         return
     required = [*REQUIRED_KEYS[kind], *([] if composed or kind not in TARGET_KEYS else [TARGET_KEYS[kind]])]
@@ -131,7 +124,7 @@ def _keys(trigger: Mapping[str, Any], path: str, composed: bool, report: Report)
 def _reads(
     trigger: Mapping[str, Any], path: str, namespace: str, services: set[tuple[str, str]], report: Report
 ) -> None:
-    kind, metadata = _kind(trigger), as_map(trigger.get("metadata"))
+    kind, metadata = kind_of(trigger), as_map(trigger.get("metadata"))
     if kind == "metrics-api":
         _address(metadata.get("url"), f"{path}.metadata.url", namespace, services, report)
         if trigger.get("authenticationRef") and not metadata.get("authMode") and not metadata.get("authModes"):
@@ -174,16 +167,50 @@ def _address(value: Any, path: str, namespace: str, services: set[tuple[str, str
         report.add("service-not-found", path, f"no Service {labels[0]} is among the objects of namespace {where}")
 
 
+_CRON_FIELDS = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day", 1, 31, ()),
+    ("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
+    ("weekday", 0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
+)  # fmt: skip
+"""Name, range and words of each field of robfig/cron, which KEDA reads them with; Sunday is 0 and never 7."""
+
+
 def _cron(metadata: Mapping[str, Any], path: str, report: Report) -> None:
     start, end = text(metadata.get("start")), text(metadata.get("end"))
-    if start and end and (start == end or any(len(part.split()) != 5 for part in (start, end))):
-        report.add("cron-window", f"{path}.metadata", f"start {start!r} and end {end!r}")
+    if start and end and start.split() == end.split():
+        report.add("cron-window", f"{path}.metadata", f"start and end are both {start!r}")
+    for key, given in (("start", start), ("end", end)):
+        if given and (fault := _cron_fault(given)):
+            report.add("cron-window", f"{path}.metadata.{key}", f"{key} {given!r}: {fault}")
+    asked = text(metadata.get("desiredReplicas"))
+    if asked and not re.fullmatch(r"[0-9]{1,9}", asked):
+        report.add("target-not-positive", f"{path}.metadata.desiredReplicas", f"desiredReplicas is {asked!r}")
     zone = text(metadata.get("timezone"))
     try:
         if zone:
             ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         report.add("cron-window", f"{path}.metadata.timezone", f"{zone!r} is no time zone")
+
+
+def _cron_fault(given: str) -> str | None:
+    """What is wrong with five fields of cron; None where nothing is."""
+    parts = given.split()
+    if len(parts) != len(_CRON_FIELDS):
+        return f"it has {len(parts)} fields, five are needed"
+    for part, (name, least, most, words) in zip(parts, _CRON_FIELDS, strict=True):
+        for entry in part.lower().split(","):
+            match = re.fullmatch(r"(?:\*|\?|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?", entry)
+            if match is None or match[3] in ("0", "00"):
+                return f"{entry!r} is no {name}"
+            bounds = [words.index(word) + least if word in words else word for word in match.groups()[:2] if word]
+            if not all(str(bound).isdecimal() and least <= int(bound) <= most for bound in bounds):
+                return f"a {name} is {least} to {most}, not {entry!r}"
+            if len(bounds) == 2 and int(bounds[0]) > int(bounds[1]):
+                return f"{entry!r} goes backwards"
+    return None
 
 
 def _names(triggers: Sequence[Mapping[str, Any]], report: Report) -> None:
@@ -196,7 +223,7 @@ def _names(triggers: Sequence[Mapping[str, Any]], report: Report) -> None:
 
 
 def _external(triggers: Sequence[Mapping[str, Any]]) -> list[int]:
-    return [index for index, trigger in enumerate(triggers) if _kind(trigger) not in WITHOUT_READS]
+    return [index for index, trigger in enumerate(triggers) if kind_of(trigger) not in WITHOUT_READS]
 
 
 def _fallback(spec: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], report: Report) -> None:
@@ -207,14 +234,10 @@ def _fallback(spec: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], re
         return
     if not fallback:
         return
-    if fallback.get("behavior", "static") == "static":
-        report.add(
-            "fallback-lowers",
-            "spec.fallback",
-            f"behavior static: a failed read moves the count to {fallback.get('replicas')}",
-        )
     count = integer(fallback.get("replicas"))
     least, most = integer(spec.get("minReplicaCount")) or 0, integer(spec.get("maxReplicaCount")) or 100
+    if fallback.get("behavior", "static") == "static" and (count is None or count < most):
+        report.add("fallback-lowers", "spec.fallback", f"behavior static: a failed read moves the count to {count}")
     if count is not None and not least <= count <= most:
         report.add(
             "fallback-outside-limits", "spec.fallback.replicas", f"fallback {count} is outside {least} to {most}"
@@ -267,90 +290,13 @@ def _zero(spec: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], report
 
 def _gone_with_pods(trigger: Mapping[str, Any]) -> bool:
     query = text(as_map(trigger.get("metadata")).get("query")) or ""
-    return _kind(trigger) == "prometheus" and of_own_pods(query)
+    return kind_of(trigger) == "prometheus" and of_own_pods(query)
 
 
 def _alone(triggers: Sequence[Mapping[str, Any]], report: Report) -> None:
     """A forecast without anything live beside it; what needs a ready pod."""
-    if triggers and all(_forecasts(trigger) for trigger in triggers):
+    if triggers and all(forecasts(trigger) for trigger in triggers):
         report.add("forecast-alone", "spec.triggers", "every trigger is a forecast")
     for index, trigger in enumerate(triggers):
         if trigger.get("metricType") == "Value":
             report.add("value-needs-ready", f"spec.triggers[{index}].metricType", "Value counts ready pods")
-
-
-def _reachable(
-    spec: Mapping[str, Any], triggers: Sequence[Mapping[str, Any]], modifiers: Mapping[str, Any], report: Report
-) -> None:
-    """The most that each trigger can ask for, beside the maximum."""
-    most = integer(spec.get("maxReplicaCount")) or 100
-    reach: list[tuple[int, float | None, str]] = []
-    for index, trigger in enumerate(triggers):
-        count, sentence = _reach(trigger)
-        if trigger.get("metricType") == "Value" and _forecasts(trigger):
-            path = f"spec.triggers[{index}].metricType"
-            report.add("forecast-runaway", path, "a forecast read as Value runs to the maximum or decays")
-        reach.append((index, count, sentence))
-    if modifiers.get("formula"):
-        return
-    highest = (
-        math.inf
-        if any(count is None for _, count, _ in reach)
-        else max((count or 0 for _, count, _ in reach), default=math.inf)
-    )
-    for index, count, sentence in reach:
-        if count is None or count >= most:
-            continue
-        kind = _kind(triggers[index])
-        if kind == "cron" and len(triggers) > 1:
-            continue
-        rule = "target-unreachable" if highest < most else "target-partly-unreachable"
-        path = f"spec.triggers[{index}].metadata.{TARGET_KEYS.get(kind, 'desiredReplicas')}"
-        limit = "" if "maxReplicaCount" in spec else " (its default)"
-        report.add(
-            rule,
-            path,
-            f"never asks for more than {count:g} replicas, so maxReplicaCount {most}{limit} is out of reach: "
-            f"{sentence}",
-        )
-    for index, trigger in enumerate(triggers):
-        asked = number(as_map(trigger.get("metadata")).get("desiredReplicas"))
-        if _kind(trigger) == "cron" and asked is not None and asked > most:
-            report.add(
-                "cron-above-max",
-                f"spec.triggers[{index}].metadata",
-                f"the window asks for {asked:g}, the maximum is {most}",
-            )
-
-
-def _reach(trigger: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Most replicas that a trigger can ask for, and the arithmetic; None where nothing bounds it."""
-    kind, metadata = _kind(trigger), as_map(trigger.get("metadata"))
-    if kind == "cron":
-        asked = number(metadata.get("desiredReplicas"))
-        return asked, f"the window asks for {metadata.get('desiredReplicas')}"
-    if kind not in TARGET_KEYS or trigger.get("metricType") not in (None, "AverageValue"):
-        return None, ""
-    key = TARGET_KEYS[kind]
-    target = number(metadata.get(key))
-    if target is None or target <= 0:
-        return None, ""
-    if kind == "metrics-api":
-        name = (text(metadata.get("valueLocation")) or "").replace("#", ".").split(".")[-1]
-        bound = bound_of_name(name, target)
-        what = f"{name} ends at"
-    else:
-        bound = bound_of_query(text(metadata.get("query")) or "")
-        what = "the query ends at"
-    if bound is None:
-        return None, ""
-    count = math.ceil(bound / target - 1e-9)
-    return max(
-        count, 1
-    ), f"{what} {bound:g}, {key} is {target:g}, and AverageValue asks for ceil({bound:g} / {target:g}) = {count}"
-
-
-def _forecasts(trigger: Mapping[str, Any]) -> bool:
-    metadata = as_map(trigger.get("metadata"))
-    words = f"{metadata.get('valueLocation', '')} {metadata.get('query', '')} {metadata.get('url', '')}"
-    return bool(re.search(r"predict|forecast", words, re.IGNORECASE))

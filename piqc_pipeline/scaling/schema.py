@@ -20,7 +20,7 @@ SCHEMA_FILES = {
     ("autoscaling/v1", "HorizontalPodAutoscaler"): "horizontalpodautoscaler-v1.json",
     ("monitoring.coreos.com/v1", "PrometheusRule"): "prometheusrule.json",
 }
-"""File by `(apiVersion, kind)`; sources and licences in `schemas/NOTICE`."""
+"""File by `(apiVersion, kind)`; sources and licenses in `schemas/NOTICE`."""
 
 MOST_PROBLEMS = 20
 """More problems of one object are not worth reading."""

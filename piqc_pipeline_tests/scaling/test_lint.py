@@ -306,6 +306,47 @@ def test_a_cron_window_that_cannot_be_meant_is_found(metadata, rule):
     assert rule in rules(one_trigger(type="cron", metadata=metadata))
 
 
+@pytest.mark.parametrize(
+    ("field", "given", "rule"),
+    [
+        ("start", "61 8 * * *", "cron-window"),
+        ("start", "0 8 * * 7", "cron-window"),
+        ("end", "0 18 * *", "cron-window"),
+        ("end", "@daily", "cron-window"),
+        ("end", "0 18-8 * * *", "cron-window"),
+        ("desiredReplicas", "twelve", "target-not-positive"),
+    ],
+)
+def test_a_cron_that_keda_refuses_is_found(field, given, rule):
+    window = {"timezone": "Europe/Berlin", "start": "0 8 * * MON-FRI", "end": "*/30 18,19 1-5/2 jan ?"}
+    window |= {"desiredReplicas": "12"}
+    assert errors(one_trigger(type="cron", metadata=window)) == set()
+    assert rule in errors(one_trigger(type="cron", metadata={**window, field: given}))
+
+
+def test_a_quantile_of_a_histogram_is_one_element():
+    buckets = 'sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{namespace="a"}[5m]))'
+    assert "promql-many-series" not in rules(prometheus(f"histogram_quantile(0.95, {buckets})", "2"))
+    assert "promql-many-series" in rules(
+        prometheus(f"histogram_quantile(0.95, {buckets.replace('le', 'le, pod')})", "2")
+    )
+
+
+def test_a_list_of_labels_may_end_in_a_comma_and_arguments_may_not():
+    assert "promql-brackets" not in rules(prometheus('sum by (a,) (x{a="b",})', "1"))
+    assert "promql-brackets" in rules(prometheus("max_over_time(x[5m],)", "1"))
+
+
+def test_a_static_fallback_at_the_maximum_lowers_nothing():
+    assert "fallback-lowers" in rules(changed(GOOD, (*SPEC, "fallback"), {"failureThreshold": 3, "replicas": 6}))
+    assert "fallback-lowers" not in rules(changed(GOOD, (*SPEC, "fallback"), {"failureThreshold": 3, "replicas": 12}))
+
+
+@pytest.mark.parametrize("gauge", ["vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "DCGM_FI_DEV_FB_USED"])
+def test_a_rate_of_any_known_gauge_is_found(gauge):
+    assert "promql-rate-of-gauge" in errors(prometheus(f'sum(rate({gauge}{{namespace="a"}}[5m]))', "5"))
+
+
 def test_cron_and_cpu_cannot_be_cached():
     assert "cached-metrics-unsupported" in rules(
         one_trigger(type="cpu", useCachedMetrics=True, metadata={"value": "50"}).replace("AverageValue", "Utilization")
