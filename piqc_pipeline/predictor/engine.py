@@ -108,7 +108,7 @@ class Engine:
         return self._source is not None
 
     async def run(self) -> None:
-        """Tick until cancelled; a failed tick is logged and the board of before stays until it goes stale."""
+        """Tick until canceled; a failed tick is logged and the board of before stays until it goes stale."""
         while True:
             started = time.monotonic()
             try:

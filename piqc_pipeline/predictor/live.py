@@ -18,14 +18,14 @@ DEMAND = "workload:gpu_demand:replicas"
 READY = "workload:gpu_pods:count"
 WANTED = "workload:replicas_wanted:count"
 WAITING = "workload:requests_waiting:sum"
-"""Names of the recording rules, labelled by `namespace` and `workload`. The last two are optional."""
+"""Names of the recording rules, labeled by `namespace` and `workload`. The last two are optional."""
 
 QUERY_TIMEOUT_SECONDS = 10.0
 """Under half of the shortest useful refresh; a slow Prometheus must not pile up reads."""
 MAX_ANSWER_BYTES = 64 * 2**20
 
 Key = tuple[str, str]
-"""(namespace, workload name): what the rules are labelled with."""
+"""(namespace, workload name): what the rules are labeled with."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def deployment(name: str, replicas: int, pod: dict[str, Any], **labels: str) -> 
 
 
 def service(name: str, app: str, port: int = 8080) -> dict[str, Any]:
-    """A Service in front of the pods labelled `app`."""
+    """A Service in front of the pods labeled `app`."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -78,7 +78,7 @@ def test_pooled_line_counts_better_same_and_worse_and_brackets_its_ratio():
     assert line["coverage_q90"]["10m"]["within_88_92"] == 3
 
 
-def test_durations_are_labelled_as_people_say_them():
+def test_durations_are_labeled_as_people_say_them():
     assert [label_of(seconds) for seconds in (600, 1800, 3600, 18_000)] == ["10m", "30m", "1h", "5h"]
 
 
