@@ -31,7 +31,7 @@ from piqc_pipeline.forecast.artifact import write_candidate
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.forecast.train import train
-from piqc_pipeline.scaling.keda import render, write_overlay
+from piqc_pipeline.scaling.keda import LIMITS_CONFIG_MAP, render, write_overlay
 from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.options import ManifestOptions
 from piqc_pipeline.scaling.plan import plan_workload
@@ -183,7 +183,7 @@ def _services(loop: Loop) -> list[dict[str, Any]]:
     main["volumeMounts"] = [{"name": "model", "mountPath": "/model"}, {"name": "limits", "mountPath": "/limits"}]
     volumes = [
         {"name": "model", "configMap": {"name": "model"}},
-        {"name": "limits", "configMap": {"name": "capacity-predictor-limits", "optional": True}},
+        {"name": "limits", "configMap": {"name": LIMITS_CONFIG_MAP, "optional": True}},
     ]
     return found + deployment("predictor", 1, main, 8080, volumes=volumes)
 

@@ -154,8 +154,8 @@ def _through_services(
                 break
             devices = _devices(reply.text)
             heard = {use.host for use in devices} | {node_of(use.pod) for use in devices if use.pod is not None}
-            for node in heard & lacking:
-                told.devices[node or ""] = devices
+            for node in lacking & heard:
+                told.devices[node] = devices
             lacking -= heard
 
 

@@ -14,7 +14,7 @@ from piqc_pipeline.cluster import exec as pod_exec
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Reply, Target
 from piqc_pipeline.cluster.assembly import Assembly
-from piqc_pipeline.cluster.kubernetes import INTERRUPTED, ApiServer, ReadFailed, Stopped, connect, server_version
+from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped, connect, server_version
 from piqc_pipeline.cluster.listing import Reader
 from piqc_pipeline.cluster.objects import LabelSelector
 from piqc_pipeline.cluster.options import ScanOptions
@@ -95,12 +95,11 @@ def _version(server: ApiServer) -> str | None:
     try:
         return aside(lambda: server_version(server), server.deadline)
     except Stopped:
-        why = server.deadline.why_over()
-        if why == INTERRUPTED:
+        if server.deadline.stop.is_set():
             raise KeyboardInterrupt from None
         raise ClusterUnreachable(
-            f"cannot reach the cluster at {server.host}: {why} before it answered; give --deadline more seconds, or "
-            "check the address in the kubeconfig, the network and the context"
+            f"cannot reach the cluster at {server.host}: {server.deadline.why_over()} before it answered; "
+            "give --deadline more seconds, or check the address in the kubeconfig, the network and the context"
         ) from None
 
 

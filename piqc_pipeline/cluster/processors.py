@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from piqc_pipeline.cluster.objects import PodSpec
-from piqc_pipeline.cluster.quantities import quantity
+from piqc_pipeline.cluster.quantities import amount
 from piqc_pipeline.cluster.surroundings import UsageObject
 
 
@@ -11,7 +11,7 @@ def used_cores(items: Iterable[UsageObject]) -> dict[tuple[str, str], float]:
     """CPU cores by namespace and name of the pod; a pod of which a container's use cannot be read is left out."""
     found = {}
     for item in items:
-        cores = [_cores((container.usage or {}).get("cpu")) for container in item.containers or []]
+        cores = [amount((container.usage or {}).get("cpu")) for container in item.containers or []]
         known = [one for one in cores if one is not None]
         if known and len(known) == len(cores):
             found[(item.metadata.namespace, item.metadata.name)] = sum(known)
@@ -24,13 +24,8 @@ def allowed_cores(spec: PodSpec) -> float | None:
     for container in spec.containers:
         resources = container.resources
         limits, requests = (resources.limits or {}, resources.requests or {}) if resources else ({}, {})
-        cores = _cores(limits.get("cpu", requests.get("cpu")))
+        cores = amount(limits.get("cpu", requests.get("cpu")))
         if not cores:
             return None
         total += cores
     return total or None
-
-
-def _cores(amount: object) -> float | None:
-    number = quantity(amount)
-    return None if number is None or number < 0 else float(number)

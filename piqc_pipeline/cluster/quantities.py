@@ -51,7 +51,13 @@ def units(value: object) -> int | None:
     return int(number)
 
 
+def amount(value: object) -> float | None:
+    """A quantity of something that there is, 0 or more; None where it is none."""
+    number = quantity(value)
+    return None if number is None or number < 0 else float(number)
+
+
 def gib(value: object) -> float | None:
     """A quantity of bytes in GiB."""
-    number = quantity(value)
-    return None if number is None or number < 0 else float(number) / GIB
+    size = amount(value)
+    return None if size is None else size / GIB

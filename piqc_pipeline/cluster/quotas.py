@@ -7,7 +7,7 @@ by their class (kubernetes.io/docs/concepts/policy/resource-quotas).
 from collections.abc import Iterable
 
 from piqc_pipeline.cluster.accelerators.plugin import Registry
-from piqc_pipeline.cluster.quantities import quantity
+from piqc_pipeline.cluster.quantities import amount
 from piqc_pipeline.cluster.surroundings import QuotaObject
 from piqc_pipeline.facts.snapshot import Quota
 
@@ -21,11 +21,11 @@ def quotas(items: Iterable[QuotaObject], registry: Registry) -> tuple[Quota, ...
     for item in items:
         allowed, used = item.status.hard or item.spec.hard or {}, item.status.used or {}
         scoped = bool(item.spec.scopes or item.spec.scope_selector)
-        for key, amount in allowed.items():
+        for key, hard in allowed.items():
             resource = limited(key, registry)
             if resource is not None:
                 place = item.metadata.namespace, item.metadata.name, resource
-                found.append(Quota(*place, _number(amount), _number(used.get(key)), scoped))
+                found.append(Quota(*place, amount(hard), amount(used.get(key)), scoped))
     return tuple(sorted(found, key=lambda row: (row.namespace, row.name, row.resource)))
 
 
@@ -37,8 +37,3 @@ def limited(key: str, registry: Registry) -> str | None:
         return key
     name = key.removeprefix(_REQUESTS)
     return name if name != key and registry.plugin_of(name) is not None else None
-
-
-def _number(amount: object) -> float | None:
-    number = quantity(amount)
-    return None if number is None or number < 0 else float(number)
