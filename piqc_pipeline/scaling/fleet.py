@@ -3,7 +3,7 @@
 One call for the shells, `plan_cluster`: snapshot and artifact in, plans out. The rule itself is in `plan.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -93,12 +93,11 @@ def plan_fleet(
     horizon: timedelta = timedelta(hours=6),
     *,
     failed: Mapping[str, str] | None = None,
-    demand_now: Mapping[str, float] | None = None,
     high_demand: Mapping[str, float] | None = None,
     highest_demand: Mapping[str, float] | None = None,
     prices: PriceList | None = None,
 ) -> FleetPlan:
-    """Plans every inference workload of the snapshot.
+    """Plans every inference workload of the snapshot; one without a forecast on the snapshot's own fresh readings.
 
     Args:
         snapshot: What one scan saw.
@@ -107,8 +106,6 @@ def plan_fleet(
         now: Aware UTC.
         horizon: How far to plan.
         failed: `PredictorArtifact.failed`: why a workload has no forecast.
-        demand_now: Live demand by workload id, replicas at 100 %. A workload without a forecast is planned on the
-            snapshot's own readings where they are fresh and none is given.
         high_demand: Quantile 0.95 of demand by workload id.
         highest_demand: Quantile 0.999 of demand by workload id. Without it no maximum comes from demand: a forecast
             alone must not keep the reactive trigger from answering a burst that was seen before.
@@ -118,7 +115,6 @@ def plan_fleet(
         A plan for each that can be scaled, the reason for each that cannot.
     """
     plans, left_out = [], {}
-    bounds = {name: bound for pair in pairs_of(snapshot, policy.pair_ratio) for name, bound in pair.bounds().items()}
     for workload in sorted(snapshot.workloads, key=lambda entry: entry.id):
         if not workload.is_inference:
             continue
@@ -136,14 +132,14 @@ def plan_fleet(
             left_out[workload.id] = str(error)
             continue
         unit = unit_price(snapshot, workload, prices) if prices is not None else UnitPrice()
-        limits = replace(limits, product=unit.product, pair=bounds.get(workload.id))
-        seen = (demand_now or {}).get(workload.id)
-        if seen is None and (forecast is None or not forecast.accepted) and abs(now - snapshot.taken_at) < FRESH:
-            seen = demand_of(snapshot, workload).replicas
+        limits = replace(limits, product=unit.product)
+        live = None
+        if (forecast is None or not forecast.accepted) and abs(now - snapshot.taken_at) < FRESH:
+            live = demand_of(snapshot, workload).replicas
         plans.append(
             plan_workload(
                 forecast,
-                seen,
+                live,
                 limits,
                 policy,
                 now,
@@ -153,7 +149,16 @@ def plan_fleet(
                 no_forecast_reason=(failed or {}).get(workload.id),
             )
         )
-    known = {plan.workload for plan in plans}
-    alone = [plan for plan in plans if plan.limits.pair is not None and plan.limits.pair.mate not in known]
-    plans = [replace(plan, limits=replace(plan.limits, pair=None)) if plan in alone else plan for plan in plans]
-    return FleetPlan(tuple(paired_plans(plans)), left_out)
+    return FleetPlan(_in_pairs(plans, snapshot, policy), left_out)
+
+
+def _in_pairs(
+    plans: Sequence[ReplicaPlan], snapshot: ClusterSnapshot, policy: ScalingPolicy
+) -> tuple[ReplicaPlan, ...]:
+    """The plans, roles of a pair raised to its ratio; a role whose mate has no plan stands alone."""
+    planned = {plan.workload for plan in plans}
+    pairs = [pair for pair in pairs_of(snapshot, policy.pair_ratio) if {pair.prefill, pair.decode} <= planned]
+    bounds = {name: bound for pair in pairs for name, bound in pair.bounds().items()}
+    return tuple(
+        paired_plans([replace(plan, limits=replace(plan.limits, pair=bounds.get(plan.workload))) for plan in plans])
+    )
