@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -115,7 +115,7 @@ def gpu_utilization(
     return dg.MaterializeResult(
         metadata={
             **numbers({"rows_written": filled.rows_written, "rows_kept": filled.rows_kept}),
-            "dagster/row_count": sum(int(str(row[1])) for row in workloads),
+            "dagster/row_count": sum(row[1] for row in workloads),
             "dagster/table_name": "gpu_utilization",
             "dagster/uri": settings.store_location(),
             "from": start.isoformat(),
@@ -130,7 +130,7 @@ def gpu_utilization(
     )
 
 
-def _by_workload(rows: "pl.DataFrame") -> list[tuple[object, ...]]:
+def _by_workload(rows: "pl.DataFrame") -> list[tuple[Any, ...]]:
     import polars as pl
 
     means = rows.group_by("workload").agg(
