@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from piqc_pipeline.errors import PiqcError
+from piqc_pipeline.forecast.trace_file import read_trace
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.replay import ReplayOptions, replay, to_json
-from piqc_pipeline.scaling.replay_trace import read_trace
 
 DEFAULT_TRACE = Path(__file__).parents[2] / "shared" / "data" / "traces" / "servegen.parquet"
 REPEATED = ("servegen/m-large/client-148",)

@@ -257,12 +257,13 @@ def backtest_command(
     no_prophet: bool,
     as_json: bool,
 ) -> int:
-    """Score ours and every reference on a tidy trace (`ts, series_id, value, unit`)."""
+    """Score ours and every reference on a trace: `ts, series_id, value, unit`, a history file, or `ds, y`."""
     from functools import partial
 
     from piqc_pipeline.forecast.backtest import BacktestOptions, backtest
     from piqc_pipeline.forecast.parallel import cores, in_order
     from piqc_pipeline.forecast.pooled import pooled
+    from piqc_pipeline.forecast.trace_file import read_trace
 
     options = BacktestOptions(days, horizons or BacktestOptions().horizons_seconds, not no_prophet)
     series = [one for one in read_trace(file) if (not only or one.workload in only) and one.workload not in exclude]
@@ -288,36 +289,6 @@ def backtest_command(
         )
         return EXIT_UNKNOWN_PARTS
     return EXIT_DONE
-
-
-def read_trace(file: Path) -> "list[DemandSeries]":
-    """Series of a tidy Parquet or CSV trace.
-
-    Raises:
-        TraceUnreadable: The file is missing, no such table, without a row, a needed column or
-            timestamps.
-    """
-    import polars as pl
-
-    from piqc_pipeline.forecast.series import series_from_trace
-
-    try:
-        if file.suffix.lower() in (".csv", ".txt"):
-            frame = pl.read_csv(file, try_parse_dates=True)
-        else:
-            frame = pl.read_parquet(file)
-        series = series_from_trace(frame)
-    except ValueError as error:
-        raise TraceUnreadable(f"cannot score {file}: {error}") from error
-    except KeyError as error:
-        raise TraceUnreadable(
-            f"cannot score {file}: no column {error.args[0]}; a tidy trace has ts, series_id, value, unit"
-        ) from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise TraceUnreadable(f"cannot read {file} as a trace: {str(error).splitlines()[0]}") from error
-    if not series:
-        raise TraceUnreadable(f"cannot score {file}: it has no rows")
-    return series
 
 
 def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:

@@ -234,9 +234,10 @@ def replay_command(
     import json
     from dataclasses import replace
 
+    from piqc_pipeline.forecast.trace_file import read_trace
     from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.scaling.replay import ReplayOptions, replay, to_json
-    from piqc_pipeline.scaling.replay_trace import INJECTIONS, read_trace
+    from piqc_pipeline.scaling.replay_trace import INJECTIONS
     from piqc_pipeline.settings import load_settings
 
     given = _given(min_replicas=min_replicas, max_replicas=max_replicas, quantile=quantile)

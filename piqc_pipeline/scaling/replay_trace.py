@@ -1,22 +1,17 @@
 """Which demand is replayed, at which scale, and what goes wrong in it?
 
-Reading, scaling and injections; the replay itself is in `replay_engine.py`.
+Scaling and injections; the replay itself is in `replay_engine.py`, reading in `forecast.trace_file`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from piqc_pipeline.errors import HistoryFileUnreadable, TraceUnreadable
-from piqc_pipeline.forecast.series import SECONDS_PER_DAY, DemandSeries, series_from_history, series_from_trace
+from piqc_pipeline.forecast.series import SECONDS_PER_DAY, DemandSeries
 from piqc_pipeline.scaling.replay_engine import TICK_SECONDS
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Floats = NDArray[np.float64]
 
@@ -51,67 +46,6 @@ START_FAILURE_SHARE = 0.2
 START_SPREAD = 1.5
 """Ratio of the 95th to the 50th percentile of start times: images and weights come from caches or not."""
 Z95 = 1.6449
-
-
-def read_trace(path: Path) -> list[DemandSeries]:
-    """Every series of a tidy trace (`ts, series_id, value`), a history file, or a `ds,y` CSV.
-
-    Raises:
-        TraceUnreadable: It is missing, cut off, foreign, or holds no series.
-    """
-    import polars as pl
-
-    if not path.is_file():
-        raise TraceUnreadable(f"cannot read trace {path}: no such file")
-    try:
-        frame = pl.read_csv(path, try_parse_dates=True) if path.suffix == ".csv" else pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceUnreadable(
-            f"cannot read trace {path}: {str(error).splitlines()[0]}; it must be a Parquet or CSV file"
-        ) from error
-    names = set(frame.columns)
-    try:
-        if frame.is_empty() and {"ts", "series_id", "value"} <= names:
-            found = []
-        elif {"ts", "series_id", "value"} <= names:
-            _one_unit_each(frame, path)
-            named = [pl.col("unit").cast(pl.String).fill_null("value")] if "unit" in names else []
-            found = series_from_trace(frame.with_columns(named))
-        elif {"ts", "workload", "demand_replicas"} <= names:
-            found = series_from_history(frame)
-        elif {"ds", "y"} <= names:
-            renamed = frame.rename({"ds": "ts", "y": "value"}).with_columns(pl.lit(path.stem).alias("series_id"))
-            found = series_from_trace(renamed)
-        else:
-            found = _from_history_file(path)
-    except (pl.exceptions.PolarsError, HistoryFileUnreadable, ValueError) as error:
-        raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
-    if not any(np.isfinite(series.demand).any() for series in found):
-        raise TraceUnreadable(
-            f"cannot read trace {path}: it holds no value that is a load (NaN, infinite and negative ones are none)"
-        )
-    return found
-
-
-def _one_unit_each(frame: "pl.DataFrame", path: Path) -> None:
-    """Values of two units in one series cannot be compared."""
-    import polars as pl
-
-    if "unit" not in frame.columns:
-        return
-    mixed = frame.group_by("series_id").agg(pl.col("unit").cast(pl.String).unique().drop_nulls().sort())
-    for name, units in mixed.filter(pl.col("unit").list.len() > 1).sort("series_id").iter_rows():
-        raise TraceUnreadable(f"cannot read trace {path}: series {name} mixes the units {' and '.join(units[:3])}")
-
-
-def _from_history_file(path: Path) -> list[DemandSeries]:
-    """A history file in the native form (offered rate and capacity)."""
-    from datetime import UTC, datetime
-
-    from piqc_pipeline.history.files import FileSource
-
-    begin, end = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-    return series_from_history(FileSource(path).fetch(begin, end, (), 60).frame)
 
 
 def scaled(series: DemandSeries, peak_replicas: float) -> DemandSeries:

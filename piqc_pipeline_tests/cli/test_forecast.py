@@ -101,7 +101,7 @@ def test_backtest_prints_one_object_a_series_and_a_pooled_one(tmp_path):
         (lambda path: None, "cannot read"),
         (lambda path: path.write_bytes(b""), "cannot read"),
         (lambda path: path.write_bytes(b"PAR1 cut off"), "cannot read"),
-        (lambda path: trace(path, 1, ("ts", "series_id")), "no column value"),
+        (lambda path: trace(path, 1, ("ts", "series_id")), "has the columns"),
         (lambda path: rewritten(path, pl.col("ts").dt.epoch("s")), "column ts holds Int64; store timestamps"),
         (lambda path: rewritten(path, pl.col("ts").dt.to_string("%F")), "column ts holds String"),
         (
@@ -110,7 +110,7 @@ def test_backtest_prints_one_object_a_series_and_a_pooled_one(tmp_path):
             ),
             "mixes the units gpus and pods",
         ),
-        (lambda path: pl.read_parquet(trace(path, 1)).clear().write_parquet(path), "no rows"),
+        (lambda path: pl.read_parquet(trace(path, 1)).clear().write_parquet(path), "holds no value"),
     ],
     ids=["missing", "empty", "cut off", "foreign", "seconds", "text", "two units", "no rows"],
 )

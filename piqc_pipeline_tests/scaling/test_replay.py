@@ -14,7 +14,6 @@ from piqc_pipeline.scaling.replay_trace import (
     INJECTIONS,
     faulty_delays,
     in_replicas,
-    read_trace,
     scaled,
     skip_reason,
     unit_note,
@@ -145,41 +144,3 @@ def test_gaps_are_bridged_and_not_scored():
 
 def test_scaling_puts_the_highest_demand_at_the_peak():
     assert np.nanmax(scaled(daily(), 30).demand) == 30
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        pytest.param("x.parquet", b"", "must be a Parquet or CSV", id="empty"),
-        pytest.param("x.parquet", b"PAR1 cut off", "must be a Parquet or CSV", id="cut off"),
-        pytest.param("x.csv", b"a,b\n1,2\n", "has the columns", id="foreign"),
-        pytest.param("x.csv", b"ts,series_id,value\n", "holds no value", id="no rows"),
-        pytest.param(
-            "x.csv", b"ts,series_id,value\n2025-01-06T00:00:00Z,a,-5\n", "negative ones are none", id="negative"
-        ),
-    ],
-)
-def test_an_unreadable_trace_is_one_clear_sentence(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(TraceUnreadable, match=message):
-        read_trace(path)
-
-
-def test_a_series_of_two_units_is_refused(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("ts,series_id,value,unit\n2025-01-06T00:00Z,a,1,percent\n2025-01-06T00:10Z,a,2,replicas\n")
-    with pytest.raises(TraceUnreadable, match="series a mixes the units percent and replicas"):
-        read_trace(path)
-
-
-def test_a_missing_trace_is_named(tmp_path):
-    with pytest.raises(TraceUnreadable, match="no such file"):
-        read_trace(tmp_path / "none.parquet")
-
-
-def test_a_tidy_csv_is_read(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("ts,series_id,value\n2025-01-06T00:00:00Z,a,1.5\n2025-01-06T00:10:00Z,a,2.5\n")
-    (series,) = read_trace(path)
-    assert (series.workload, series.demand.tolist()) == ("a", [1.5, 2.5])
