@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
+from piqc_pipeline.cli.workloads import last_inventory, short_name
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
 
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.backtest import SeriesResult
     from piqc_pipeline.forecast.model import CandidateModel
     from piqc_pipeline.forecast.series import DemandSeries
-    from piqc_pipeline.history.inventory import WorkloadInventory
     from piqc_pipeline.settings import Settings
 
 
@@ -105,7 +105,7 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
     if settings.history_file is not None:
         from piqc_pipeline.history.files import FileSource
 
-        inventory = _inventory(settings)
+        inventory = last_inventory(settings)
         frame = FileSource(settings.history_file).fetch(start, now, inventory, settings.bucket_seconds).frame
     else:
         from piqc_pipeline.history.store import open_store
@@ -118,15 +118,6 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
             "gpu_utilization, or import a file with `piqc history import`"
         )
     return series
-
-
-def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
-    """Workloads of the last scan, so that a file's names become their ids; none before the first scan."""
-    from piqc_pipeline.facts.snapshot_file import read_snapshot
-    from piqc_pipeline.history.inventory import inventory_from_snapshot
-
-    snapshot = settings.data_dir / "facts" / "snapshot.json"
-    return inventory_from_snapshot(read_snapshot(snapshot)) if snapshot.exists() else ()
 
 
 def _show_candidate(candidate: "CandidateModel", output: str) -> None:
@@ -164,7 +155,7 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
         errors: Any = row["mae_pp"]
         coverage: Any = row["coverage_q90"]
         table.add_row(
-            Text(_short(str(row["workload"]))),
+            Text(short_name(str(row["workload"]))),
             "yes" if row["accepted"] else "no",
             *(_cell(errors.get(model)) for model in COMPARED),
             "?" if coverage is None else f"{coverage:.0%}",
@@ -179,12 +170,6 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
             console.print(Text(f"{row['workload']} has drifted: {row['drift']}"))
     for name, reason in candidate.failed.items():
         console.print(Text(f"{name} has no forecast: {reason}"))
-
-
-def _short(workload: str) -> str:
-    """`namespace/name` of an id, for narrow terminals."""
-    parts = workload.split("/")
-    return f"{parts[-3]}/{parts[-1]}" if len(parts) >= 4 else workload
 
 
 def _cell(value: float | None) -> str:
@@ -225,7 +210,7 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
         shown = row["predicted"] or {}
         figures = (f"{shown[key]:.3g}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
         table.add_row(
-            Text(_short(row["workload"])),
+            Text(short_name(row["workload"])),
             row["until"][:16].replace("T", " "),
             *figures,
             row["unit"],

@@ -9,12 +9,11 @@ from typing import IO, TYPE_CHECKING, cast
 
 import click
 
+from piqc_pipeline.cli.workloads import last_inventory, short_name
 from piqc_pipeline.errors import HistoryError
 
 if TYPE_CHECKING:
     from piqc_pipeline.history.exports import Form
-    from piqc_pipeline.history.inventory import WorkloadInventory
-    from piqc_pipeline.settings import Settings
 
 STORE_HELP = "History store; else PIQC_HISTORY_STORE, else DATA_DIR/history.duckdb."
 STAMPS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
@@ -54,7 +53,7 @@ def import_command(
         done = import_file(
             open_store(location),
             source,
-            _inventory(settings),
+            last_inventory(settings),
             settings.bucket_seconds,
             settings.clock(),
             force=force,
@@ -108,7 +107,7 @@ def fetch_command(
             SnapshotSource(opened, PrometheusSource(access)),
             first,
             last,
-            _inventory(settings),
+            last_inventory(settings),
             settings.bucket_seconds,
             now,
             force=force,
@@ -326,32 +325,18 @@ def trend_command(store: str | None, cluster: str | None, form: str) -> None:
         click.echo(render_table(trend, location), nl=False)
 
 
-def _inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
-    """Workloads of the last scan in the data folder; none where there was no scan."""
-    from piqc_pipeline.facts.snapshot_file import read_snapshot
-    from piqc_pipeline.history.inventory import inventory_from_snapshot
-
-    snapshot = settings.data_dir / "facts" / "snapshot.json"
-    return inventory_from_snapshot(read_snapshot(snapshot), settings.capacity_rates) if snapshot.is_file() else ()
-
-
 def _ids(known: Sequence[str], names: Sequence[str]) -> list[str]:
     """Ids of the workloads that the names mean."""
     from piqc_pipeline.errors import UsageError
 
     ids = []
     for name in names:
-        found = [workload for workload in known if workload == name or _short(workload) == name]
+        found = [workload for workload in known if workload == name or short_name(workload) == name]
         if len(found) != 1:
             how = "is not in the history" if not found else f"means {len(found)} workloads"
             raise UsageError(f"--workload {name!r} {how}; known: {', '.join(known[:10])}")
         ids += found
     return ids
-
-
-def _short(workload: str) -> str:
-    parts = workload.split("/")
-    return f"{parts[1]}/{parts[-1]}" if len(parts) == 4 else workload
 
 
 @contextmanager
