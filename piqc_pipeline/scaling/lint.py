@@ -19,7 +19,7 @@ from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, pat
 from piqc_pipeline.scaling.lint_query import check_query
 from piqc_pipeline.scaling.lint_rules import RULES, Severity
 from piqc_pipeline.scaling.lint_triggers import check_triggers
-from piqc_pipeline.scaling.lint_values import Report, as_map, integer, text
+from piqc_pipeline.scaling.lint_values import Report, as_map, as_maps, integer, text
 
 IGNORE_ANNOTATION = "piqc.io/lint-ignore"
 BOOLEAN_ANNOTATIONS = tuple(
@@ -118,11 +118,9 @@ def _check_monitoring(document: Document, others: Sequence[Document]) -> list[Fi
     if document.kind in MONITORS:
         check_monitor(document, others, report)
         return _findings(document, report)
-    groups = as_map(document.body.get("spec")).get("groups")
-    for at, group in enumerate(groups if isinstance(groups, list) else []):
-        rules = as_map(group).get("rules")
-        for index, rule in enumerate(rules if isinstance(rules, list) else []):
-            query = text(as_map(rule).get("expr"))
+    for at, group in enumerate(as_maps(as_map(document.body.get("spec")).get("groups"))):
+        for index, rule in enumerate(as_maps(group.get("rules"))):
+            query = text(rule.get("expr"))
             if query:
                 check_query(query, f"spec.groups[{at}].rules[{index}].expr", report)
     return _findings(document, report)
@@ -230,9 +228,7 @@ def check_behavior(behavior: Any, path: str, most: int, report: Report) -> None:
             )
         if rules.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
             report.add("behavior-range", f"{here}.selectPolicy", "selectPolicy is Max, Min or Disabled")
-        policies = rules.get("policies")
-        for index, entry in enumerate(policies if isinstance(policies, list) else []):
-            policy = as_map(entry)
+        for index, policy in enumerate(as_maps(rules.get("policies"))):
             period, value = policy.get("periodSeconds"), policy.get("value")
             if isinstance(period, int) and not 1 <= period <= 1800:
                 report.add(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from piqc_pipeline.scaling.lint_load import Document
-from piqc_pipeline.scaling.lint_values import Report, as_map, integer, quantity, text
+from piqc_pipeline.scaling.lint_values import Report, as_map, as_maps, integer, quantity, text
 
 WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet")
 MONITORS = {"ServiceMonitor": ("Service",), "PodMonitor": (*WORKLOADS, "DaemonSet", "Pod")}
@@ -55,9 +55,8 @@ def _pod(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 def _accelerators(pod: Mapping[str, Any]) -> dict[str, float]:
     """Units that the containers of a pod ask for, by resource key with a vendor's domain."""
     units: dict[str, float] = {}
-    containers = pod.get("containers")
-    for container in containers if isinstance(containers, list) else []:
-        resources = as_map(as_map(container).get("resources"))
+    for container in as_maps(pod.get("containers")):
+        resources = as_map(container.get("resources"))
         for key, amount in {**as_map(resources.get("limits")), **as_map(resources.get("requests"))}.items():
             if "/" in str(key) and "gpu" in str(key).lower():
                 units[str(key)] = units.get(str(key), 0.0) + (quantity(amount) or 0.0)
@@ -92,9 +91,8 @@ def _grace(body: Mapping[str, Any], report: Report) -> None:
 
 def _reads(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What each trigger of a ScaledObject asks: its address and its query or field."""
-    triggers = as_map(body.get("spec")).get("triggers")
-    for trigger in triggers if isinstance(triggers, list) else []:
-        metadata = as_map(as_map(trigger).get("metadata"))
+    for trigger in as_maps(as_map(body.get("spec")).get("triggers")):
+        metadata = as_map(trigger.get("metadata"))
         query = text(metadata.get("query")) or text(metadata.get("valueLocation"))
         address = text(metadata.get("serverAddress")) or text(metadata.get("url"))
         if query and address:
@@ -154,9 +152,7 @@ def _labels(document: Document) -> Mapping[str, Any]:
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     if any(labels.get(key) != value for key, value in as_map(selector.get("matchLabels")).items()):
         return False
-    expressions = selector.get("matchExpressions")
-    for entry in expressions if isinstance(expressions, list) else []:
-        rule = as_map(entry)
+    for rule in as_maps(selector.get("matchExpressions")):
         key, values = str(rule.get("key")), rule.get("values")
         among = labels.get(key) in values if isinstance(values, list) else False
         given = key in labels
@@ -169,10 +165,8 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 def _ports(spec: Mapping[str, Any], fits: Sequence[Document], report: Report) -> None:
     names: set[str] = set()
     for service in fits:
-        ports = as_map(service.body.get("spec")).get("ports")
-        names |= {str(as_map(port).get("name")) for port in (ports if isinstance(ports, list) else [])}
-    endpoints = spec.get("endpoints")
-    for index, endpoint in enumerate(endpoints if isinstance(endpoints, list) else []):
-        port = text(as_map(endpoint).get("port"))
+        names |= {str(port.get("name")) for port in as_maps(as_map(service.body.get("spec")).get("ports"))}
+    for index, endpoint in enumerate(as_maps(spec.get("endpoints"))):
+        port = text(endpoint.get("port"))
         if port and port not in names:
             report.add("monitor-port", f"spec.endpoints[{index}].port", f"no selected Service has a port named {port}")

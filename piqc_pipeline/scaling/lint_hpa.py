@@ -5,7 +5,7 @@ from typing import Any
 
 from piqc_pipeline.scaling.lint_bounds import bound_of_name
 from piqc_pipeline.scaling.lint_reach import add_unreachable, asked
-from piqc_pipeline.scaling.lint_values import Report, as_map, integer, quantity, text
+from piqc_pipeline.scaling.lint_values import Report, as_map, as_maps, integer, quantity, text
 
 FIELDS = {"AverageValue": "averageValue", "Value": "value", "Utilization": "averageUtilization"}
 SOURCES = {
@@ -44,8 +44,7 @@ def check_hpa(body: Mapping[str, Any], report: Report) -> None:
     if body.get("apiVersion") != "autoscaling/v2":
         return
     check_behavior(spec.get("behavior"), "spec.behavior", most, report)
-    given = spec.get("metrics")
-    metrics = [as_map(metric) for metric in given] if isinstance(given, list) else []
+    metrics = as_maps(spec.get("metrics"))
     if not metrics:
         report.add("hpa-no-metric", "spec", "no metric is given")
     reach = [_metric(metric, f"spec.metrics[{index}]", report) for index, metric in enumerate(metrics)]

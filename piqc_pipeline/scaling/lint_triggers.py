@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from piqc_pipeline.scaling.lint_query import check_query, check_trigger_query, of_own_pods
 from piqc_pipeline.scaling.lint_reach import RESOURCE_TYPES, TARGET_KEYS, check_reach, forecasts, kind_of
-from piqc_pipeline.scaling.lint_values import Report, as_map, integer, number, text
+from piqc_pipeline.scaling.lint_values import Report, as_map, as_maps, integer, number, text
 
 WITHOUT_READS = RESOURCE_TYPES | {"cron", "kubernetes-workload"}
 """Triggers that do not ask a remote system."""
@@ -69,8 +69,7 @@ _FUNCTIONS |= {"let", "if", "else", "string", "first", "last"}
 def check_triggers(body: Mapping[str, Any], report: Report, services: set[tuple[str, str]]) -> None:
     """Notes every fault of `spec.triggers` and of what refers to them."""
     spec = as_map(body.get("spec"))
-    given = spec.get("triggers")
-    triggers = [as_map(trigger) for trigger in given] if isinstance(given, list) else []
+    triggers = as_maps(spec.get("triggers"))
     modifiers = as_map(as_map(spec.get("advanced")).get("scalingModifiers"))
     namespace = text(as_map(body.get("metadata")).get("namespace")) or "default"
     for index, trigger in enumerate(triggers):

@@ -25,6 +25,11 @@ def as_map(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def as_maps(value: Any) -> list[Mapping[str, Any]]:
+    """The entries of the list, each as a map; none where it is no list."""
+    return [as_map(entry) for entry in value] if isinstance(value, list) else []
+
+
 def text(value: Any) -> str | None:
     """The text, or None."""
     return value if isinstance(value, str) else None
