@@ -176,12 +176,7 @@ def _scaled_object(body: Mapping[str, Any], report: Report) -> None:
 
 
 def _without_effect(spec: Mapping[str, Any], least: int, idle: int | None, report: Report) -> None:
-    triggers = spec.get("triggers")
-    cached = (
-        any(as_map(trigger).get("useCachedMetrics") is True for trigger in triggers)
-        if isinstance(triggers, list)
-        else False
-    )
+    cached = any(trigger.get("useCachedMetrics") is True for trigger in as_maps(spec.get("triggers")))
     if "pollingInterval" in spec and least > 0 and idle is None and not cached:
         report.add("polling-without-effect", "spec.pollingInterval", f"pollingInterval with minReplicaCount {least}")
     for key in ("cooldownPeriod", "initialCooldownPeriod"):
