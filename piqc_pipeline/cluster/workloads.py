@@ -17,7 +17,7 @@ from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
 from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec, TolerationRow
 from piqc_pipeline.cluster.owners import Owner
 from piqc_pipeline.cluster.probing import Told
-from piqc_pipeline.cluster.redact import HIDDEN, is_secret_name, printable, safe_arguments
+from piqc_pipeline.cluster.redact import HIDDEN, is_secret_name, printable, safe_arguments, safe_labels
 from piqc_pipeline.cluster.requests import container_amounts, tolerations
 from piqc_pipeline.facts.snapshot import EngineIdentity, ModelIdentity, Pod, Topology, Unknown, Workload
 
@@ -183,7 +183,7 @@ def build_workload(
         gpus_per_replica=_per_replica(pods, groups, owner),
         images=tuple(sorted({c.image for pod in objects for c in pod.spec.containers if c.image})),
         created_at=owner.created_at or _oldest(pods),
-        labels=dict(template.metadata.labels or {}),
+        labels=safe_labels(template.metadata.labels),
         http_port=described.endpoint_of(described.view).http_port if described.view else None,
         cpu_request=_requested(container, "cpu"),
         memory_request=_requested(container, "memory"),
@@ -271,7 +271,7 @@ def shown_spec(spec: PodSpec) -> dict[str, object]:
     if spec.init_containers:
         found["initContainers"] = [_shown_container(container) for container in spec.init_containers]
     if spec.node_selector:
-        found["nodeSelector"] = dict(spec.node_selector)
+        found["nodeSelector"] = safe_labels(spec.node_selector)
     if spec.tolerations:
         found["tolerations"] = [_stated(row) for row in spec.tolerations]
     return found

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piqc_pipeline.cluster.redact import hide_secrets, is_secret_name, printable, safe_arguments
+from piqc_pipeline.cluster.redact import hide_secrets, is_secret_name, printable, safe_arguments, safe_labels
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,14 @@ from piqc_pipeline.cluster.redact import hide_secrets, is_secret_name, printable
         ["prefix hf_CANARYCANARY suffix"],
         ["AKIACANARYCANARY1234"],
         ["eyJhbGciOiJIUzI1NiJ9.CANARYCANARY.sig"],
+        ["sh", "-c", "vllm serve m/Llama-3.1-8B --api-key CANARY"],
+        ["sh", "-c", "vllm serve m --enforce-eager --api-key CANARY"],
+        ["sh", "-c", 'vllm serve m --config \'{"hf_token": "CANARY"}\''],
+        ["sh", "-c", 'vllm serve m --x "{\\"hf_token\\": \\"CANARY\\"}"'],
+        ["sh", "-c", 'run --x \'{"password": 12, "pin_secret": 77CANARY}\''],
+        ["sh", "-c", "cat > c.yaml <<EOF\nmodel: m\napi_key: CANARY\npassword: 'CANARY'\nEOF"],
+        ["sh", "-c", "curl -u admin:CANARY http://x && mysql -pCANARY && redis-cli -h r -a CANARY ping"],
+        ["-H", "Authorization: Basic CANARY"],
         ["-----BEGIN RSA PRIVATE KEY-----\nCANARY\n-----END RSA PRIVATE KEY-----"],
     ],
 )
@@ -76,3 +84,8 @@ def test_no_text_makes_it_fail(text: str) -> None:
     assert printable(text).isprintable()
     assert isinstance(hide_secrets(text), str)
     assert len(safe_arguments([text, text])) == 2
+
+
+def test_labels_of_secret_names_and_values_like_secrets_are_hidden() -> None:
+    labels = {"app": "llm", "team.example/api-key": "CANARY", "note": "hf_CANARYCANARY"}
+    assert safe_labels(labels) == {"app": "llm", "team.example/api-key": "[redacted]", "note": "[redacted]"}
