@@ -118,6 +118,17 @@ def test_every_module_says_which_question_it_answers() -> None:
     assert silent == []
 
 
+def test_a_recorded_scan_imports_no_client_of_a_cluster() -> None:
+    program = (
+        "import sys\nfrom datetime import UTC, datetime\n"
+        "from piqc_pipeline.cluster import read_demo\n"
+        "read_demo(datetime(2026, 1, 1, tzinfo=UTC))\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "msgspec" in run.stdout.split() and "kubernetes" not in run.stdout.split()
+
+
 def test_help_imports_nothing_heavy_and_costs_under_four_tenths_of_a_second_of_cpu() -> None:
     program = (
         "import sys, time\n"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes import config
 
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.redact import printable
@@ -21,6 +20,8 @@ def load_service_account(configuration: Any) -> str:
     Raises:
         NotConfigured: This process runs in no pod, or its account is not mounted.
     """
+    from kubernetes import config
+
     try:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
@@ -101,6 +102,8 @@ def load_kubeconfig(options: ScanOptions, configuration: Any) -> tuple[str, str 
         NotConfigured: There is no kubeconfig.
         UsageError: It has no such context, or one that cannot be used.
     """
+    from kubernetes import config
+
     found = _read_kubeconfig(options.kubeconfig)
     wanted = options.context or found.current
     if wanted is None or wanted not in found.clusters:

@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 
 import msgspec
 import urllib3
-from kubernetes import client
 
 from piqc_pipeline.cluster.kubeconfig import SERVICE_ACCOUNT, load_kubeconfig, load_service_account
 from piqc_pipeline.cluster.options import ScanOptions
@@ -238,8 +237,11 @@ class ApiServer:
             raise ReadFailed(answer.status, f"the API server answered {what}")
         return answer.body
 
-    def pages(self, path: str, item: type[T], accept: str = "application/json") -> Iterator[list[T]]:
-        """Every object of a list, page by page. After 410 the list begins again: an empty list is given first.
+    def pages(self, path: str, item: type[T], accept: str = "application/json") -> Iterator[list[T] | None]:
+        """Every object of a list, page by page. After 410 the list begins again: None is given first.
+
+        A page may be empty although more follow ("zero items in the event all requested objects are filtered out",
+        Kubernetes API, `limit`).
 
         Raises:
             ReadFailed: The server refused, failed, or answered with something that is no list.
@@ -247,7 +249,7 @@ class ApiServer:
         for restart in range(MAX_RESTARTS):
             try:
                 if restart:
-                    yield []
+                    yield None
                 yield from self._pass(path, item, accept)
                 return
             except ReadFailed as failure:
@@ -279,9 +281,9 @@ class ApiServer:
         """
         found: list[T] = []
         for page in self.pages(path, item, accept):
-            if not page:
+            if page is None:
                 found.clear()
-            found += page
+            found += page or ()
         return found
 
 
@@ -334,6 +336,8 @@ def connect(options: ScanOptions, deadline: Deadline | None = None) -> ApiServer
         NotConfigured: There is neither a kubeconfig nor a service account.
         UsageError: The kubeconfig has no such context, or cannot be read.
     """
+    from kubernetes import client  # 0.6 s that a recording need not pay
+
     deadline = deadline or Deadline(options.deadline_seconds)
     configuration = client.Configuration()
     configuration.retries = False

@@ -265,7 +265,7 @@ class Reader:
         path = f"/apis/{item.api_version}/namespaces/{quote(meta.namespace)}/replicasets"
         try:
             body = self.server.read(path, {"fieldSelector": f"metadata.name={meta.name}"})
-            found = [one for one in decode_page(body, ControllerObject).items or [] if one.metadata.name == meta.name]
+            found = [one for one in decode_page(body, ControllerObject).items if one.metadata.name == meta.name]
         except ReadFailed as failure:
             self._say(f"wanted replicas of ReplicaSet {meta.namespace}/{meta.name}", failure.why)
             return
@@ -294,9 +294,9 @@ class Reader:
     def _kept_pods(self, path: str) -> list[PodObject]:
         kept: list[PodObject] = []
         for page in self.server.pages(path, PodObject):
-            if not page:
+            if page is None:
                 kept.clear()
-            kept += [pod for pod in page if self.keep(pod)]
+            kept += [pod for pod in page or () if self.keep(pod)]
         self._tell_broken(PODS, path)
         return kept
 

@@ -6,8 +6,9 @@
 """
 
 import codecs
+import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -43,15 +44,12 @@ from piqc_pipeline.facts.snapshot import ClusterSnapshot, Pod, Unknown
 
 DEMO_CLUSTER = "demo"
 MAX_DUMP_BYTES = 4 * 1024**3
+_GZIP = b"\x1f\x8b"
 _CONTROLLER_KINDS = {listing.kind: f"{listing.group}/{listing.versions[0]}" for listing in CONTROLLERS}
 _HOW = "record it with `kubectl get nodes,pods,deploy,rs,sts,ds,jobs,cronjobs,services,hpa,quota -A -o json`"
 
 
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
-class _Dump(msgspec.Struct):
+class _Head(msgspec.Struct):
     kind: str = ""
     items: list[msgspec.Raw] | None = None
 
@@ -96,21 +94,18 @@ def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjec
     Raises:
         DumpUnreadable: The file is missing, empty, cut off or something else.
     """
-    text = _text(path)
-    items = _items(path, text)
     found = ClusterObjects(cluster)
     seen: set[str] = set()
     broken = 0
-    for raw in items:
-        kind = ""
-        try:
-            kind = msgspec.json.decode(raw, type=_Kind).kind
+    for raw, kind in _items(path, _text(path)):
+        if kind is not None:
             seen.add(kind)
-            _keep(found, kind, raw, relevance)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            broken += 1
-            if kind in ("", "Pod"):
-                found.unread_namespaces = ("*",)  # it may hold anything
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                _keep(found, kind, raw, relevance)
+                continue
+        broken += 1
+        if kind is None or kind == "Pod":
+            found.unread_namespaces = ("*",)  # it may hold anything
     if not seen & {"Node", "Pod"}:
         kinds = ", ".join(sorted(kind for kind in seen if kind)[:5]) or "none"
         raise DumpUnreadable(f"{path} holds neither nodes nor pods (kinds in it: {printable(kinds, 80)}); {_HOW}")
@@ -145,35 +140,45 @@ def _as_utf8(text: bytes) -> bytes:
     return text
 
 
-def _items(path: Path, text: bytes) -> list[msgspec.Raw]:
+def _items(path: Path, text: bytes) -> list[tuple[msgspec.Raw, str | None]]:
+    """Every object of the file, and the kind that its list says where it says none itself.
+
+    The API server's typed lists (`PodList`) do not repeat the kind; `jq -s` makes an array of such lists.
+    """
     start = text.lstrip()[:1]
+    if text.startswith(_GZIP):
+        raise DumpUnreadable(f"{path} is compressed: unpack it with gunzip first; {_HOW}")
     if start not in (b"{", b"["):
         words = "HTML" if b"<html" in text[:2000].lower() else "no JSON (is it YAML? use -o json)"
         raise DumpUnreadable(f"{path} is {words}; {_HOW}")
     try:
         if start == b"[":
-            return msgspec.json.decode(text, type=list[msgspec.Raw])
-        dump = msgspec.json.decode(text, type=_Dump)
+            return [row for raw in msgspec.json.decode(text, type=list[msgspec.Raw]) for row in _unpacked(raw, "")]
+        head = msgspec.json.decode(text, type=_Head)
+        if head.items is not None or head.kind in BY_KIND:
+            return list(_unpacked(msgspec.Raw(text), ""))
     except msgspec.ValidationError as error:
         raise DumpUnreadable(f"{path} is JSON, but no list of Kubernetes objects ({error}); {_HOW}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DumpUnreadable(f"{path} is cut off or no JSON ({printable(str(error), 80)}); {_HOW}") from error
+        words = "holds several JSON documents" if "trailing" in str(error) else "is cut off or no JSON"
+        raise DumpUnreadable(f"{path} {words} ({printable(str(error), 80)}); {_HOW}") from error
     except RecursionError as error:
         raise DumpUnreadable(f"{path} is nested deeper than Kubernetes objects are; {_HOW}") from error
-    if dump.items is None:
-        if dump.kind in BY_KIND:
-            return [msgspec.Raw(text)]
-        raise DumpUnreadable(f"{path} is JSON, but no list of Kubernetes objects; {_HOW}")
-    if dump.kind.endswith("List") and dump.kind != "List":
-        kind = dump.kind.removesuffix("List")
-        return [raw if b'"kind"' in bytes(raw)[:4000] else _with_kind(raw, kind) for raw in dump.items]
-    return dump.items
+    raise DumpUnreadable(f"{path} is JSON, but no list of Kubernetes objects; {_HOW}")
 
 
-def _with_kind(raw: msgspec.Raw, kind: str) -> msgspec.Raw:
-    """Objects of a typed list, as the API server sends it, do not repeat their kind."""
-    body = bytes(raw).lstrip()
-    return msgspec.Raw(b'{"kind":' + msgspec.json.encode(kind) + (b"," if body[1:].strip() != b"}" else b"") + body[1:])
+def _unpacked(raw: msgspec.Raw, default: str) -> Iterator[tuple[msgspec.Raw, str | None]]:
+    """The object and its kind; of a list, its items. None as kind: it is no object."""
+    try:
+        head = msgspec.json.decode(raw, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        yield raw, None
+        return
+    if head.items is None:
+        yield raw, head.kind or default
+        return
+    for item in head.items:
+        yield from _unpacked(item, head.kind.removesuffix("List"))
 
 
 def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevance) -> None:
@@ -185,8 +190,9 @@ def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevan
 
     match kind:
         case "Node":
-            found.nodes = found.nodes if found.nodes is not None else []
-            found.nodes.append(as_(NodeObject))
+            node = as_(NodeObject)
+            found.nodes = found.nodes or []
+            found.nodes.append(node)
         case "Pod":
             found.pods = found.pods if found.pods is not None else []
             pod = as_(PodObject)
@@ -215,7 +221,7 @@ def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevan
             found.config_maps[(item.metadata.namespace, item.metadata.name)] = item
         case _ if kind in _CONTROLLER_KINDS:
             controller: ControllerObject = as_(ControllerObject)
-            controller.api_version = controller.api_version or _CONTROLLER_KINDS[kind]
+            controller.kind, controller.api_version = kind, controller.api_version or _CONTROLLER_KINDS[kind]
             found.controllers.append(controller)
         case _:
             return

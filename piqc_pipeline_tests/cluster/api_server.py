@@ -69,6 +69,7 @@ class ApiServerDouble:
     commands: list[list[str]] = field(default_factory=list)
     port: int = 0
     expire_tokens: int = 0
+    hollow_pages: int = 0
 
     def count(self, pattern: str) -> int:
         """Requests whose path and query match."""
@@ -161,6 +162,11 @@ class ApiServerDouble:
         if start and self.expire_tokens:
             self.expire_tokens -= 1
             return refused(410, "the provided continue parameter is too old")
+        if start and self.hollow_pages:
+            self.hollow_pages -= 1
+            return web.json_response(
+                {"kind": "List", "metadata": {"continue": f"0{request.query['continue']}"}, "items": []}
+            )
         more = {"continue": str(start + size)} if start + size < len(items) else {}
         left_out = {"kind", "spec"} if "PartialObjectMetadata" in request.headers.get("Accept", "") else {"kind"}
         page = items[start : start + size]

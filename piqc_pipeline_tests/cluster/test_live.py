@@ -64,6 +64,13 @@ def test_a_list_that_expires_begins_again(api: ApiServerDouble, tmp_path: Path) 
     assert held(snapshot) == 8 and len(snapshot.nodes or ()) == 2 and not failures(snapshot)
 
 
+def test_an_empty_page_before_the_end_drops_nothing_that_was_read(api: ApiServerDouble, tmp_path: Path) -> None:
+    # Kubernetes API, `limit`: a page may have "zero items in the event all requested objects are filtered out".
+    api.page_size, api.hollow_pages = 1, 3
+    snapshot = live(api, tmp_path, allow_exec=False, collect_runtime=False)
+    assert held(snapshot) == 8 and len(snapshot.nodes or ()) == 2 and not failures(snapshot)
+
+
 def test_no_exec_makes_no_exec_at_all(api: ApiServerDouble, tmp_path: Path) -> None:
     snapshot = live(api, tmp_path, allow_exec=False)
     assert api.commands == []

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from piqc_pipeline.cluster import read_dump
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.errors import DumpUnreadable
-from piqc_pipeline_tests.cluster.clusters import NOW, container, node, only_workload, pod, pods, scan, smi
+from piqc_pipeline_tests.cluster.clusters import NOW, container, controller, node, only_workload, pod, pods, scan, smi
 
 PAGES = [
     "vllm:num_requests_running 2\nvllm:generation_tokens_total 1000\n",
@@ -28,6 +29,8 @@ PAGES = [
         (b'{"kind":"List","items":[{"kind":"Secret"}]}', "neither nodes nor pods"),
         (b"[]", "neither nodes nor pods"),
         (b"\xff\xfe\x00", "no JSON"),
+        (b"\x1f\x8b\x08\x00", "gunzip"),
+        (b'{"kind":"NodeList","items":[]}\n{"kind":"PodList","items":[]}', "several JSON documents"),
         (b"[" * 100_000, "nested deeper"),
         (b'{"items":' + b"[" * 100_000, "nested deeper"),
     ],
@@ -81,6 +84,28 @@ def test_typed_lists_of_the_api_server_are_read_too(tmp_path: Path) -> None:
     del item["kind"]
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "NodeList", "items": [item]}))
     assert [found.name for found in read_dump(tmp_path / "nodes.json", NOW).nodes or ()] == ["n0"]
+
+
+@pytest.mark.parametrize("joined", [list, lambda lists: {"kind": "List", "items": lists}], ids=["jq -s", "a List"])
+def test_lists_of_lists_are_read_with_the_kinds_of_their_lists(
+    tmp_path: Path, joined: Callable[[list], object]
+) -> None:
+    # Items of a typed list do not repeat their kind; that of an owner is none of theirs.
+    node_item, pod_item = node("n0"), pod("p", owner=("ReplicaSet", "w-7d9f8b6c5"))
+    set_item = controller("ReplicaSet", "w-7d9f8b6c5", owner=("Deployment", "w"))
+    lists = [
+        {"kind": f"{item.pop('kind')}List", "items": [item]} for item in (node_item, pod_item, set_item)
+    ]  # fmt: skip
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(joined(lists)))
+    snapshot = read_dump(path, NOW)
+    assert [found.name for found in snapshot.nodes or ()] == ["n0"] and list(pods(snapshot)) == ["p"]
+    assert only_workload(snapshot).id == "c/inference/Deployment/w"
+
+
+def test_nodes_of_which_none_can_be_read_are_unknown_and_not_none(tmp_path: Path) -> None:
+    snapshot = scan(tmp_path, {"kind": "Node", "metadata": {"name": "n0", "labels": {"x": 5}}}, pod("p"))
+    assert snapshot.nodes is None and snapshot.read_failed
 
 
 def test_one_object_that_cannot_be_read_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
