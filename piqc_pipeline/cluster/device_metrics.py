@@ -19,6 +19,9 @@ PodKey = tuple[str, str]
 
 _EXPORTER = re.compile(r"dcgm-exporter|metrics-exporter|gpu-exporter")
 MAX_TEMPERATURE = 150.0
+MAX_POWER_WATTS = 10_000.0
+MAX_MEMORY_MIB = 10_000_000.0
+"""No device takes as much. DCGM writes 2147483632 and more where it has no value (`dcgm_structs.h`), AMD 65535."""
 _DCGM = {
     "DCGM_FI_DEV_GPU_UTIL": ("utilization_pct", 1.0),
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_bandwidth_pct", 1.0),
@@ -29,7 +32,7 @@ _DCGM = {
     "DCGM_FI_PROF_DRAM_ACTIVE": ("dram_active_pct", 100.0),
     "DCGM_FI_PROF_SM_ACTIVE": ("sm_active_pct", 100.0),
 }
-_AMD = {
+_AMD_PLAIN = {
     "gpu_gfx_activity": ("utilization_pct", 1.0),
     "gpu_umc_activity": ("memory_bandwidth_pct", 1.0),
     "gpu_used_vram": ("memory_used_mib", 1.0),
@@ -39,6 +42,8 @@ _AMD = {
     "gpu_edge_temperature": ("temperature_celsius", 1.0),
     "gpu_junction_temperature": ("temperature_celsius", 1.0),
 }
+_AMD = _AMD_PLAIN | {f"amd_{name}": field for name, field in _AMD_PLAIN.items()}
+"""AMD's exporter puts `MetricsFieldPrefix` of its configuration, `amd_`, before every name."""
 ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 METRICS = (*_DCGM, ENGINE_ACTIVE, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", *_AMD)
 
@@ -122,11 +127,11 @@ def _use(labels: Mapping[str, str], values: Mapping[str, float], source: Source)
 
 
 def _with_utilization(reading: AcceleratorReading, values: Mapping[str, float], *, whole: bool) -> AcceleratorReading:
-    memory = [values.get(f"DCGM_FI_DEV_FB_{part}") for part in ("USED", "FREE", "RESERVED")]
-    if memory[0] is not None and memory[1] is not None:
-        reading = replace(reading, memory_total_mib=memory[0] + memory[1] + (memory[2] or 0.0))
+    used, free, reserved = (values.get(f"DCGM_FI_DEV_FB_{part}") for part in ("USED", "FREE", "RESERVED"))
+    if used is not None and free is not None and _possible("memory_total_mib", total := used + free + (reserved or 0)):
+        reading = replace(reading, memory_total_mib=total)
     if whole and reading.utilization_pct is not None:
-        signal = "DCGM_FI_DEV_GPU_UTIL" if "DCGM_FI_DEV_GPU_UTIL" in values else "gpu_gfx_activity"
+        signal = next(name for name in ("DCGM_FI_DEV_GPU_UTIL", *_AMD) if name in values)
         return replace(reading, signal=signal)
     active = values.get(ENGINE_ACTIVE)
     if active is not None and 0 <= active <= 1:
@@ -139,7 +144,7 @@ def _possible(attribute: str, value: float) -> bool:
         return 0 <= value <= 100
     if attribute == "temperature_celsius":
         return 0 < value < MAX_TEMPERATURE
-    return value >= 0
+    return 0 <= value < (MAX_MEMORY_MIB if attribute.endswith("_mib") else MAX_POWER_WATTS)
 
 
 def engine_devices(page: Page) -> tuple[AcceleratorReading, ...]:

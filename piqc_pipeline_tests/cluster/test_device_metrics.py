@@ -102,6 +102,24 @@ def test_an_amd_page_is_read_by_its_own_names() -> None:
     assert (use.reading.utilization_pct, use.reading.temperature_celsius) == (63.0, None)
 
 
+def test_an_amd_page_may_have_a_prefix_before_every_name() -> None:
+    # device-metrics-exporter, CommonConfig.MetricsFieldPrefix.
+    labels = '{card_series="AMD Instinct MI300X",gpu_id="0",hostname="n1",namespace="ns",pod="p",container="c"}'
+    (use,) = read(f"amd_gpu_gfx_activity{labels} 63\namd_gpu_used_vram{labels} 1024\n")
+    assert use.pod == ("ns", "p")
+    assert (use.reading.utilization_pct, use.reading.memory_used_mib) == (63.0, 1024.0)
+
+
+@pytest.mark.parametrize("blank", ["2147483632", "9223372036854775792", "140737488355328.000000"])
+def test_blank_values_of_dcgm_are_unknown(blank: str) -> None:
+    # dcgm_structs.h: DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK.
+    names = ("DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "DEV_FB_USED", "DEV_FB_FREE", "DEV_POWER_USAGE", "DEV_GPU_TEMP")
+    (use,) = read("".join(f'DCGM_FI_{name}{{gpu="0",UUID="GPU-1"}} {blank}\n' for name in names))
+    reading = use.reading
+    assert (reading.utilization_pct, reading.memory_used_mib, reading.memory_total_mib) == (None, None, None)
+    assert (reading.power_watts, reading.temperature_celsius) == (None, None)
+
+
 def test_an_engine_may_report_its_gpus_itself() -> None:
     # DataDog/integrations-core, Triton: a ratio 0..1, bytes, watts.
     labels = '{gpu_uuid="GPU-951e"}'

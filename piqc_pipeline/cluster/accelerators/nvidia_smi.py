@@ -59,6 +59,8 @@ def _reading(cells: list[str]) -> AcceleratorReading | None:
     index, uuid = cells[0], cells[1]
     name = ", ".join(cells[2:-behind_name])
     mig, total, used, busy, memory_busy, temperature, power, limit = cells[-behind_name:]
+    if number(mig) is not None:
+        return None  # decimal commas: which cell is which is not to be told
     if not index.isdigit() or not name or name.startswith("[") or name in ("N/A", "ERR!"):
         return None
     in_mig = mig == "Enabled"

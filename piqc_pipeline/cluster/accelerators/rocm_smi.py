@@ -29,6 +29,7 @@ COMMANDS = (("rocm-smi", *_ARGUMENTS), ("/opt/rocm/bin/rocm-smi", *_ARGUMENTS))
 _CARD = re.compile(r"card([0-9]{1,3})")
 _RAW_ID = re.compile(r"0x[0-9a-fA-F]+")
 _MIB = 1024 * 1024
+_NO_WATTS = 65535
 _BYTES = re.compile(r"[0-9]{1,16}")
 
 
@@ -82,7 +83,9 @@ def _mib(text: str) -> float | None:
 
 
 def _first(card: dict[str, str], *keys: str) -> float | None:
-    return next((value for key in keys if (value := amount(card.get(key, ""))) is not None), None)
+    """The first of these cells that holds watts; 65535 is what the firmware writes where it has none."""
+    values = (amount(card.get(key, "")) for key in keys)
+    return next((value for value in values if value is not None and value < _NO_WATTS), None)
 
 
 def _temperature(card: dict[str, str]) -> float | None:

@@ -69,25 +69,26 @@ def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
         return None
     unknown: list[Unknown] = []
     seconds = scrape.seconds if scrape.seconds and scrape.seconds >= MIN_WINDOW_SECONDS else None
-    running = _non_negative(page.total(*names.running))
+    running = _gauge(page, names.running, math.inf, f"requests running of {where}", unknown)
+    waiting = _gauge(page, names.waiting, math.inf, f"requests waiting of {where}", unknown)
+    cache = _gauge(page, names.kv_ratio, 1.0, f"KV cache use of {where}", unknown)
     buckets, sums, windowed = _histograms(scrape, names, seconds)
     hits = _hits(scrape, names)
-    generation = _rate(scrape, names.generation_counter, names.generation_gauge, seconds, running, where, unknown)
-    prompt = _rate(scrape, names.prompt_counter, names.prompt_gauge, seconds, None, where, [])
-    for figure, wanted in (("requests running", names.running), ("KV cache use", names.kv_ratio)):
-        if page.get(*wanted) and page.total(*wanted) is None:
-            unknown.append(Unknown(f"{figure} of {where}", "the engine says NaN"))
+    generation = _rate(
+        scrape, names.generation_counter, names.generation_gauge, seconds, any(running or ()), where, unknown
+    )
+    prompt = _rate(scrape, names.prompt_counter, names.prompt_gauge, seconds, False, where, [])
     if page.malformed:
         unknown.append(Unknown(f"some metrics of {where}", f"{page.malformed} lines of its page cannot be read"))
     runtime = EngineRuntime(
         healthy=True,
         source=source,
         served_models=_models(page, names),
-        requests_running=running,
-        requests_waiting=_non_negative(page.total(*names.waiting)),
+        requests_running=None if running is None else math.fsum(running),
+        requests_waiting=None if waiting is None else math.fsum(waiting),
         generation_tokens_per_second=generation,
         prompt_tokens_per_second=prompt,
-        kv_cache_usage_pct=_percent(page.mean(*names.kv_ratio)),
+        kv_cache_usage_pct=None if cache is None else 100 * math.fsum(cache) / len(cache),
         prefix_cache_hit_pct=_hit_percent(hits, page, names),
         requests_per_second=_ended_per_second(scrape, names, seconds),
         unknown=tuple(unknown),
@@ -242,7 +243,7 @@ def _rate(
     counters: tuple[str, ...],
     gauges: tuple[str, ...],
     seconds: float | None,
-    running: float | None,
+    running: bool,
     where: str,
     unknown: list[Unknown],
 ) -> float | None:
@@ -289,8 +290,13 @@ def _hit_percent(hits: tuple[float, float] | None, page: Page, names: Names) -> 
     return 100 * math.fsum(values) / len(values)
 
 
-def _percent(ratio: float | None) -> float | None:
-    return 100 * ratio if ratio is not None and 0 <= ratio <= 1 else None
+def _gauge(page: Page, names: tuple[str, ...], most: float, what: str, unknown: list[Unknown]) -> list[float] | None:
+    """A gauge of every rank and model; None where there is none, or where one says what cannot be, which is told."""
+    values = [sample.value for sample in page.get(*names)]
+    odd = next((value for value in values if not (0 <= value <= most and math.isfinite(value))), None)
+    if odd is not None:
+        unknown.append(Unknown(what, f"the engine says {'NaN' if math.isnan(odd) else f'{odd:g}'}"))
+    return values if values and odd is None else None
 
 
 def _non_negative(value: float | None) -> float | None:

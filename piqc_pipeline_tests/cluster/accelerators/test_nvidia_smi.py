@@ -110,3 +110,8 @@ def test_no_cells_make_it_fail_or_guess(cells: list[str]) -> None:
     for reading in read_csv(", ".join(cells)).readings:
         assert reading.utilization_pct is None or 0 <= reading.utilization_pct <= 100
         assert reading.memory_used_mib is None or reading.memory_used_mib >= 0
+
+
+def test_decimal_commas_are_not_guessed_at() -> None:
+    listing = read_csv(row(**{"power.draw": "77,71", "power.limit": "700,00"}))
+    assert listing.readings == () and len(listing.problems) == 1

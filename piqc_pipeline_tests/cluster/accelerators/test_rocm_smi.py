@@ -73,3 +73,8 @@ def test_no_output_makes_it_fail(text: str) -> None:
 def test_no_json_makes_it_fail_or_guess(document: dict[str, object]) -> None:
     for reading in read_json(json.dumps(document)).readings:
         assert reading.utilization_pct is None or 0 <= reading.utilization_pct <= 100
+
+
+def test_the_watts_of_a_card_that_measures_none_are_unknown() -> None:
+    (reading,) = read_json(json.dumps({"card0": {**MI100, "Average Graphics Package Power (W)": "65535"}})).readings
+    assert reading.power_watts is None and reading.power_limit_watts == 290.0

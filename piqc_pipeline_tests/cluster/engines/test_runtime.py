@@ -276,3 +276,25 @@ def test_no_values_make_it_fail_or_leave_their_range(rows: list[tuple[str, float
         assert found.runtime.kv_cache_usage_pct is None or 0 <= found.runtime.kv_cache_usage_pct <= 100
         assert found.runtime.requests_running is None or found.runtime.requests_running >= 0
         assert found.runtime.prefix_cache_hit_pct is None or 0 <= found.runtime.prefix_cache_hit_pct <= 100
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "says"),
+    [
+        ('vllm:num_requests_running{engine="1"} -1', "requests running", "-1"),
+        ('vllm:num_requests_waiting{engine="1"} +Inf', "requests waiting", "inf"),
+        ('vllm:kv_cache_usage_perc{engine="1"} 1.7', "KV cache use", "1.7"),
+    ],
+)
+def test_a_rank_that_says_what_cannot_be_makes_the_figure_unknown_with_its_reason(
+    line: str, what: str, says: str
+) -> None:
+    whole = [f'vllm:{name}{{engine="0"}} 0.5' for name in ("num_requests_running", "num_requests_waiting")]
+    found = read("\n".join([*whole, 'vllm:kv_cache_usage_perc{engine="0"} 0.5', line]) + "\n").runtime
+    figures = {
+        "requests running": found.requests_running,
+        "requests waiting": found.requests_waiting,
+        "KV cache use": found.kv_cache_usage_pct,
+    }
+    assert [name for name, value in figures.items() if value is None] == [what]
+    assert (f"{what} of ns/p", f"the engine says {says}") in [(one.what, one.why) for one in found.unknown]
