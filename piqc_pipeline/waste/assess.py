@@ -69,7 +69,7 @@ def assess(snapshot: ClusterSnapshot, prices: PriceList) -> WasteReport:
         pending=pending,
         findings=find(snapshot.cluster, workloads, capacity, pending),
         summary=summary,
-        unknown=(*_unknown(snapshot, workloads, capacity), *_unknown_totals(summary)),
+        unknown=(*_unknown(snapshot, workloads, capacity), *_too_much(held), *_unknown_totals(summary)),
         by_workload={one.id: one for one in workloads},
     )
 
@@ -229,6 +229,21 @@ def _unknown(
     for one in workloads:
         found.extend(one.unknown)
     return tuple(sorted(dict.fromkeys(found), key=lambda entry: (not entry.read_failed, entry.what, entry.why)))
+
+
+def _too_much(held: Iterable[Held]) -> Iterable[Unknown]:
+    """Pools of which pods request more than is there, so that the workloads' dollars are more than the pool's."""
+    requested: dict[tuple[str, str], float] = defaultdict(float)
+    installed: dict[tuple[str, str], float] = {}
+    for part in held:
+        pool = part.pool
+        if pool is not None and pool.installed is not None and pool.sharing == "none" and part.holding.units:
+            requested[(pool.node, pool.resource)] += part.holding.units
+            installed[(pool.node, pool.resource)] = pool.installed
+    for (node, resource), there in sorted(installed.items()):
+        if requested[(node, resource)] > there + 1e-6:
+            why = f"its pods request {requested[(node, resource)]:g} and the node has {there:g}"
+            yield Unknown(f"who holds {resource} on node {node}", why)
 
 
 def _unknown_totals(summary: WasteSummary) -> Iterable[Unknown]:

@@ -4,6 +4,7 @@ Only counting and the price of one unit belong here; what a workload does with w
 Every accelerator is in exactly one bucket, and the buckets of a pool sum to what is installed.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -199,20 +200,25 @@ def _placed(counted: PoolCapacity, pool: AcceleratorPool, use: _Use) -> PoolCapa
         # node spread over its devices.
         return replace(counted, shared=min(installed, use.whole))
     allocated = min(installed, use.whole)
-    return replace(counted, allocated=allocated, shared=min(installed - allocated, float(_bins(use.fractions))))
+    per_device = pool.units_per_device or 1.0
+    cards = _bins([units / per_device for units in use.fractions])
+    return replace(counted, allocated=allocated, shared=min(installed - allocated, cards * per_device))
 
 
 def _bins(fractions: Sequence[float]) -> int:
-    """Devices that these fractions of a device fill at least, first fit by decreasing size."""
+    """Devices that these amounts fill at least: whole ones, and the rest first fit by decreasing size."""
+    whole = [math.floor(amount + 1e-9) for amount in fractions]
     free: list[float] = []
-    for fraction in sorted(fractions, reverse=True):
+    for fraction in sorted((amount - full for amount, full in zip(fractions, whole, strict=True)), reverse=True):
+        if fraction <= 1e-9:
+            break
         for place, left in enumerate(free):
             if fraction <= left + 1e-9:
                 free[place] = left - fraction
                 break
         else:
-            free.append(max(0.0, 1.0 - fraction))
-    return len(free)
+            free.append(1.0 - fraction)
+    return sum(whole) + len(free)
 
 
 def _by_node_state(pool: PoolCapacity, node: Node, tolerated: frozenset[Toleration] | None) -> PoolCapacity:
@@ -308,6 +314,7 @@ def holdings(snapshot: ClusterSnapshot, capacity: Sequence[PoolCapacity] | None)
     """What each pod holds, in units and in physical devices.
 
     Shares of a time-sliced device are its part among all shares in use, so that the users of one device pay for one.
+    No pod holds more devices than its node has, whatever it requests.
     """
     held = _pods_that_hold(snapshot.pods or ())
     pools = {(pool.node, pool.resource): pool for pool in capacity or ()}
@@ -323,6 +330,7 @@ def holdings(snapshot: ClusterSnapshot, capacity: Sequence[PoolCapacity] | None)
             elif pool.sharing in ("time-slicing", "mps"):
                 devices = pool.shared * request.units / shares[key] if shares[key] else None
             elif pool.devices_per_unit is not None:
-                devices = request.units * pool.devices_per_unit
+                held_units = request.units if pool.installed is None else min(request.units, pool.installed)
+                devices = held_units * pool.devices_per_unit
             result.append(Holding(pod, pod.node or "", request.resource, request.units, devices))
     return result

@@ -250,6 +250,8 @@ def _why_no_tokens(workload: Workload, pods: Sequence[Pod]) -> str:
     for runtime in runtimes:
         for entry in runtime.unknown:
             return entry.why
+    if any(runtime.source != "none" for runtime in runtimes):
+        return "its engine's metrics do not tell how many tokens it generates"
     return "no engine metrics were read"
 
 

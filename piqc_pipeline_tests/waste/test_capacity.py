@@ -167,6 +167,30 @@ def test_fractions_of_a_device_fill_devices_that_belong_to_nobody_alone() -> Non
     assert buckets(cluster([node("a", 4)], parts)) == {"a": {"shared": 2, "dark": 2}}
 
 
+@pytest.mark.parametrize(
+    ("parts", "per_device", "shared"),
+    [
+        pytest.param((2.0,), None, 2, id="four NeuronCores are two chips"),
+        pytest.param((2.5, 0.5), None, 3, id="two and a half, and the half beside them"),
+        pytest.param((50.0,), 100.0, 100, id="half of a card that is counted in hundredths"),
+        pytest.param((150.0, 50.0), 100.0, 200, id="one and a half, and the half beside them, in hundredths"),
+    ],
+)
+def test_parts_of_several_devices_fill_all_of_them(
+    parts: tuple[float, ...], per_device: float | None, shared: float
+) -> None:
+    units = 4 if per_device is None else 400
+    holders = [pod(f"p{place}", "a", part, sharing="fraction") for place, part in enumerate(parts)]
+    found = buckets(cluster([node("a", units, units_per_device=per_device or 1.0)], holders))
+    assert found == {"a": {"shared": shared, "dark": units - shared}}
+
+
+def test_no_pod_holds_more_than_its_node_has() -> None:
+    snapshot = cluster([node("a", 8)], [pod("p", "a", 4000)])
+    (held,) = holdings(snapshot, counted(snapshot))
+    assert (held.units, held.devices) == (4000, 8)
+
+
 def test_accelerators_used_without_a_request_are_not_dark() -> None:
     stowaway = pod("all", "a", 0, readings=readings(*(60.0,) * 8))
     assert buckets(cluster([node("a")], [stowaway])) == {"a": {"shared": 8}}
