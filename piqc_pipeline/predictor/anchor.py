@@ -46,10 +46,11 @@ class LiveAnchor:
             now: When it is issued.
 
         Returns:
-            None where it cannot be moved (no state, or a silence of more than a day): it then goes stale.
+            None where it cannot be moved (it has ended, no state, a silence of more than a day, numbers that do not
+            fit): it then goes stale.
         """
         workload = forecast.workload
-        if workload in self._lost:
+        if workload in self._lost or now > forecast.valid_until:
             return None
         try:
             live = observe(self._unpack(forecast), start, values)
@@ -57,6 +58,10 @@ class LiveAnchor:
         except ForecastError as error:
             self._lost.add(workload)
             log.warning("%s", error)
+            return None
+        except Exception:  # noqa: BLE001 - one workload's numbers must not end the refresh of all the others
+            self._lost.add(workload)
+            log.exception("the forecast of %s cannot be moved; it goes stale until the next artifact", workload)
             return None
         self._kept[workload] = zlib.compress(msgspec.json.encode(to_plain(live)), 1)
         return replace(moved, table=compact(moved.table))

@@ -113,7 +113,11 @@ class PrometheusDemand:
         matrix = await self._client.query_range(f"avg_over_time({DEMAND}[{step}s])", first, last, step)
         found: dict[Key, dict[int, float]] = {}
         for labels, times, values in matrix.series():
-            rows = {round(at): value for at, value in zip(times, values, strict=True) if _possible(value)}
+            rows = {
+                round(at): value  # a bucket outside what was asked is none: an answer from another time
+                for at, value in zip(times, values, strict=True)
+                if _possible(value) and first <= round(at) <= last
+            }
             found.setdefault(_key(labels), {}).update(rows)
         return found
 

@@ -151,3 +151,18 @@ def test_silence_of_more_than_a_day_leaves_the_forecast_to_go_stale(folder: Path
     assert anchor.move(lean, late, [3.0], late) is None  # said once, not again every refresh
     anchor.reset()
     assert anchor.move(lean, NOW, [3.0], NOW + timedelta(seconds=STEP)) is not None
+
+
+def test_a_forecast_that_has_ended_is_left_as_it_is(folder: Path) -> None:
+    lean = load(folder).workloads[CHAT]
+    late = lean.valid_until + timedelta(seconds=1)
+    assert LiveAnchor().move(lean, NOW, [3.0] * 80, late) is None
+
+
+def test_buckets_beyond_all_that_was_fitted_end_one_forecast_and_not_the_refresh(folder: Path) -> None:
+    # Nine days of buckets an hour after training: a Prometheus whose clock runs ahead. The fits end before.
+    lean = load(folder).workloads[CHAT]
+    anchor = LiveAnchor()
+    ahead = [math.nan] * (9 * 86_400 // STEP) + [3.0]
+    assert anchor.move(lean, NOW, ahead, NOW + timedelta(hours=1)) is None
+    assert anchor.move(lean, NOW, [3.0], NOW + timedelta(hours=1)) is None  # its state is not known any more

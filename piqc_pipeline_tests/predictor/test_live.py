@@ -98,6 +98,15 @@ def test_finished_buckets_are_asked_once_and_aligned() -> None:
     assert list(reading.buckets[300]["inference", "chat-8b"].values()) == [0.0, 5.0]
 
 
+def test_buckets_outside_what_was_asked_are_none() -> None:
+    end = 1737374700  # 12:05, the last bucket that has ended at 12:07:30
+    year = 365 * 86_400
+    rows = [[end - year, "1"], [end - 300, "2"], [end, "3"], [end + 300, "4"], [end + year, "5"]]
+    server = Server(range=success({"metric": {"__name__": "workload:gpu_demand:replicas", **LABELS}, "values": rows}))
+    reading = server.read({300: datetime(2025, 1, 20, 11, 55, tzinfo=UTC)})
+    assert reading.buckets == {300: {("inference", "chat-8b"): {end - 300: 2.0, end: 3.0}}}
+
+
 def test_nothing_is_asked_before_a_bucket_has_finished() -> None:
     server = Server()
     assert server.read({300: datetime(2025, 1, 20, 12, 5, tzinfo=UTC)}).buckets == {300: {}}
