@@ -10,7 +10,8 @@ from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.objects import Container, PodObject, PodSpec
 from piqc_pipeline.cluster.quantities import units
-from piqc_pipeline.facts.snapshot import STATE_TAINT_PREFIX, AcceleratorPool, PodRequest, Toleration, Unknown
+from piqc_pipeline.facts.snapshot import AcceleratorPool, PodRequest, Unknown
+from piqc_pipeline.facts.taints import STATE_TAINT_PREFIX, Toleration
 
 Amounts = dict[str, int | None]
 """Units by resource key; None where one of the quantities cannot be read."""

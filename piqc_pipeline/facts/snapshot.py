@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from piqc_pipeline.facts.taints import Toleration
+
 Confidence = Literal["high", "medium", "low"]
-STATE_TAINT_PREFIX = "node.kubernetes.io/"
-"""Taints that Kubernetes sets for a node's state; `Node.ready` and `Node.cordoned` say the same."""
 Sharing = Literal["none", "mig", "time-slicing", "mps", "fraction"]
 
 
@@ -154,28 +154,6 @@ class PodRequest:
     units: float | None
     """None where the quantity cannot be read (a ResourceClaim out of reach): what is free on that node is unknown."""
     sharing: Sharing = "none"
-
-
-@dataclass(frozen=True)
-class Toleration:
-    """A taint that a pod puts up with; empty fields stand for any.
-
-    Attributes:
-        exists: Whether the key alone decides (`operator: Exists`), else the value must be the same.
-    """
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-    exists: bool = False
-
-    def covers(self, taint: str) -> bool:
-        """Whether it tolerates a taint written as `key=value:effect` (rule: k8s.io/api/core/v1/toleration.go)."""
-        pair, _, effect = taint.rpartition(":")
-        key, _, value = pair.partition("=")
-        if self.effect not in ("", effect) or self.key not in ("", key):
-            return False
-        return self.exists or (self.key == key and self.value == value)
 
 
 @dataclass(frozen=True)

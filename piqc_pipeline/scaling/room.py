@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Node, Pod, Quota, Workload
+from piqc_pipeline.facts.taints import to_tolerate
 
 
 @dataclass(frozen=True)
@@ -136,24 +137,4 @@ def _admits(node: Node, workload: Workload) -> bool:
     wanted: Mapping[object, object] = selector if isinstance(selector, dict) else {}
     if any(node.labels.get(str(key)) != str(value) for key, value in wanted.items()):
         return False
-    found = workload.pod_spec.get("tolerations")
-    tolerations = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    return all(_tolerated(taint, tolerations) for taint in node.taints)
-
-
-def _tolerated(taint: str, tolerations: list[dict[str, object]]) -> bool:
-    """Kubernetes' rule: empty key with Exists tolerates all; effect and value must match where they are given."""
-    pair, _, effect = taint.rpartition(":")
-    key, _, value = pair.partition("=")
-    # The ExtendedResourceToleration admission plugin adds this one on its own to pods that request the resource.
-    if key.endswith("nvidia.com/gpu") or key == "nvidia.com/gpu":
-        return True
-    for toleration in tolerations:
-        operator = toleration.get("operator") or "Equal"
-        if toleration.get("effect") not in (None, "", effect):
-            continue
-        if operator == "Exists" and toleration.get("key") in (None, "", key):
-            return True
-        if operator == "Equal" and toleration.get("key") == key and (toleration.get("value") or "") == value:
-            return True
-    return False
+    return all(any(one.covers(taint) for one in workload.tolerations) for taint in to_tolerate(node.taints))

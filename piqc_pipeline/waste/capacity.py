@@ -9,30 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from piqc_pipeline.facts.snapshot import (
-    STATE_TAINT_PREFIX,
-    AcceleratorPool,
-    ClusterSnapshot,
-    Node,
-    Pod,
-    Toleration,
-    Workload,
-)
+from piqc_pipeline.facts.snapshot import AcceleratorPool, ClusterSnapshot, Node, Pod, Workload
+from piqc_pipeline.facts.taints import Toleration, key_of, to_tolerate
 from piqc_pipeline.waste.catalog import spelling
 from piqc_pipeline.waste.figures import PoolCapacity
 from piqc_pipeline.waste.prices import PriceList
-
-RESOURCE_TAINT_KEYS = frozenset(
-    {
-        "nvidia.com/gpu",
-        "amd.com/gpu",
-        "habana.ai/gaudi",
-        "gpu.intel.com/i915",
-        "google.com/tpu",
-        "aws.amazon.com/neuron",
-    }
-)
-"""Taints that the ExtendedResourceToleration admission plugin tolerates for every pod that requests the resource."""
 
 CONVENTIONAL_TAINT_KEYS = frozenset(
     {
@@ -250,13 +231,10 @@ def blocking_taint(node: Node, tolerated: frozenset[Toleration] | None) -> str |
         node: The node.
         tolerated: What accelerator workloads tolerate; None: by convention.
     """
-    for taint in node.taints:
-        key = taint.split("=", 1)[0].split(":", 1)[0]
-        if key in RESOURCE_TAINT_KEYS or key.startswith(STATE_TAINT_PREFIX):
-            continue
-        if key in CONVENTIONAL_TAINT_KEYS if tolerated is None else any(one.covers(taint) for one in tolerated):
-            continue
-        return taint
+    for taint in to_tolerate(node.taints):
+        usual = key_of(taint) in CONVENTIONAL_TAINT_KEYS
+        if not (usual if tolerated is None else any(one.covers(taint) for one in tolerated)):
+            return taint
     return None
 
 

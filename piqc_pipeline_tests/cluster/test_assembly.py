@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from piqc_pipeline.facts.snapshot import Toleration, Topology
+from piqc_pipeline.facts.snapshot import Topology
+from piqc_pipeline.facts.taints import Toleration
 from piqc_pipeline_tests.cluster.clusters import (
     VLLM,
     container,

@@ -17,6 +17,7 @@ from piqc_pipeline.facts.snapshot import (
     Topology,
     Workload,
 )
+from piqc_pipeline.facts.taints import Toleration
 from piqc_pipeline.scaling.limits import limits_from_snapshot
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline_tests.scaling.plans import CHAT, NOW, POLICY
@@ -78,6 +79,9 @@ OWN = (pod("own", "a", 2),)
             (node("a", 8), node("b", 8, taints=("team=ml:NoSchedule",))), OWN, 4, id="a taint nobody tolerates"
         ),
         pytest.param((node("a", 8), node("b", 8, taints=(f"{GPU}=present:NoSchedule",))), OWN, 8, id="the GPU taint"),
+        pytest.param(
+            (node("a", 8), node("b", 8, taints=("amd.com/gpu=:NoSchedule",))), OWN, 8, id="another vendor's own taint"
+        ),
     ],
 )
 def test_capacity_counts_whole_replicas_on_nodes_that_admit_them(nodes, pods, expected):
@@ -86,11 +90,8 @@ def test_capacity_counts_whole_replicas_on_nodes_that_admit_them(nodes, pods, ex
 
 def test_a_toleration_and_a_selector_of_the_pod_are_read():
     nodes = (node("a", 8, taints=("team=ml:NoSchedule",), labels={"pool": "big"}), node("b", 8))
-    spec = {
-        "nodeSelector": {"pool": "big"},
-        "tolerations": [{"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}],
-    }
-    assert maximum(nodes, OWN, pod_spec=spec) == 4
+    tolerated = (Toleration("team", "ml", "NoSchedule"),)
+    assert maximum(nodes, OWN, pod_spec={"nodeSelector": {"pool": "big"}}, tolerations=tolerated) == 4
 
 
 def test_a_group_needs_room_for_all_its_pods():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from piqc_pipeline.facts.snapshot import ClusterSnapshot, PodRequest, Toleration
+from piqc_pipeline.facts.snapshot import ClusterSnapshot, PodRequest
+from piqc_pipeline.facts.taints import Toleration
 from piqc_pipeline.waste import BUCKETS, PoolCapacity, load_prices
 from piqc_pipeline.waste.capacity import count_capacity, holdings
 from piqc_pipeline_tests.waste.clusters import cluster, node, pod, pool, readings, workload
