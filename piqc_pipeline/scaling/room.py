@@ -52,27 +52,34 @@ def room_on_nodes(snapshot: ClusterSnapshot, workload: Workload) -> Room:
 
 def rooms_under_quotas(snapshot: ClusterSnapshot, workload: Workload) -> Iterator[Room]:
     """What each ResourceQuota of the namespace leaves, the workload's own pods not counted as taken."""
-    per_pod = pods_per_replica(workload)
     own = [pod for pod in own_pods(snapshot, workload) if pod.phase not in ("Succeeded", "Failed")]
-    needs: dict[str, float] = {"pods": float(per_pod)}
-    if workload.gpus_per_replica:
-        needs |= dict.fromkeys(resources_of(own), workload.gpus_per_replica)
     for quota in snapshot.quotas or ():
-        if quota.namespace == workload.namespace and quota.resource in needs:
-            yield _under(quota, needs[quota.resource], own)
+        if quota.namespace != workload.namespace:
+            continue
+        if quota.resource == "pods":
+            yield _under(quota, pods_per_replica(workload), len(own))
+        elif workload.gpus_per_replica and quota.resource in resources_of(own):
+            held, whole = _units(own, {quota.resource}), _units(own, resources_of(own))
+            if held is None or whole is None:
+                yield Room(None, f"how many {quota.resource} its own pods hold could not be read")
+            elif held > 0:
+                yield _under(quota, workload.gpus_per_replica * held / whole, held)
 
 
-def _under(quota: Quota, need: float, own: list[Pod]) -> Room:
-    what = "pods" if quota.resource == "pods" else quota.resource
+def _units(pods: list[Pod], resources: set[str]) -> float | None:
+    """Units of these resources that the pods request; None where one of the amounts cannot be read."""
+    amounts = [request.units for pod in pods for request in pod.requests if request.resource in resources]
+    known = [units for units in amounts if units is not None]
+    return sum(known) if len(known) == len(amounts) else None
+
+
+def _under(quota: Quota, need: float, held: float) -> Room:
+    """What the quota leaves of which a replica needs so much, and the workload holds so much already."""
+    what = quota.resource
     if quota.scoped:
         return Room(None, f"quota {quota.name} on {what} counts some pods only: it is left out")
     if quota.hard is None or quota.used is None:
         return Room(None, f"quota {quota.name} on {what} has no readable count")
-    held: float = len(own)
-    if quota.resource != "pods":
-        held = sum(
-            request.units or 0.0 for pod in own for request in pod.requests if request.resource == quota.resource
-        )
     left = max(0.0, quota.hard - max(0.0, quota.used - held))
     return Room(math.floor(left / need + 1e-9), f"quota {quota.name} leaves {left:g} {what} to it, {need:g} a replica")
 
@@ -94,7 +101,7 @@ def pods_per_replica(workload: Workload) -> int:
 
 def _units_per_pod(own: list[Pod], fallback: float) -> float:
     """Units of the largest pod: a group is limited by its hungriest member."""
-    return max((sum(request.units or 0.0 for request in pod.requests) for pod in own), default=0.0) or fallback
+    return max((units for pod in own if (units := _units([pod], resources_of([pod])))), default=fallback)
 
 
 def _free_units(node: Node, pods: tuple[Pod, ...], workload_id: str, resources: set[str]) -> float | str:

@@ -186,6 +186,22 @@ def test_a_quota_that_says_nothing_certain_is_told(fields, why):
     assert (found.max_replicas, found.warnings) == (4, (f"a limit of {CHAT} is unknown: {why}",))
 
 
+def test_a_replica_takes_of_each_quota_what_it_requests_of_that_resource():
+    # Two whole devices and one slice a replica: a quota of four slices, its own one used, leaves room for four.
+    slices = "nvidia.com/mig-1g.10gb"
+    own = replace(OWN[0], requests=(PodRequest(GPU, 2), PodRequest(slices, 1)))
+    quota = Quota("inference", "team", slices, 4, 1)
+    found = limits_from_snapshot(snapshot(None, (own,), quotas=(quota,)), workload(gpus_per_replica=3.0), POLICY)
+    assert (found.max_replicas, found.max_reason) == (4, f"quota team leaves 4 {slices} to it, 1 a replica")
+
+
+def test_a_quota_is_unknown_where_its_own_pods_amount_is():
+    own = replace(OWN[0], requests=(PodRequest(GPU, None),))
+    quota = Quota("inference", "team", GPU, 4, 2)
+    found = limits_from_snapshot(snapshot(None, (own,), quotas=(quota,)), workload(), POLICY)
+    assert f"a limit of {CHAT} is unknown: how many {GPU} its own pods hold could not be read" in found.warnings
+
+
 @pytest.mark.parametrize(
     ("pools", "others", "why"),
     [
