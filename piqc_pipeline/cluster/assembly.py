@@ -259,7 +259,7 @@ class Assembly:
                 continue
             view = found.view_of(item)
             known = found.engine.name != "unknown"
-            worker = pod.group is not None and _is_worker(item)
+            worker = pod.group is not None and _is_worker(item) and found.engine.name != "ray-serve"
             ask = view is not None and not worker and (known or not asked_unknown) and self.options.collect_runtime
             resource = next((request.resource for request in pod.requests if request.units != 0), None)
             if resource is None and pod.visible_devices is not None:
@@ -363,7 +363,7 @@ def _waiting(item: PodObject) -> str:
 
 
 def _is_worker(item: PodObject) -> bool:
-    """Workers of a group serve no requests of their own."""
+    """Workers of a group serve no requests of their own, but for those of Ray Serve, whose replicas run on them."""
     meta = item.metadata
     index = meta.label("leaderworkerset.sigs.k8s.io/worker-index")
     return (index not in (None, "0")) or meta.label("ray.io/node-type") == "worker"

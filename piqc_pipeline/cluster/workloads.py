@@ -158,6 +158,10 @@ def build_workload(
     model = _with_loaded_model(described.model, models)
     unknown = [entry for pod in pods for entry in pod.unknown]
     readings = [answer.runtime for answer in told if answer.runtime is not None]
+    groups = _groups(pods)
+    if groups:
+        # Of a Ray cluster those nodes tell on which replicas of the engine run; the others have nothing to tell.
+        readings = [one for one in readings if one.runtime.source != "none"] or readings
     summed = runtime.add_readings(readings) if readings else None
     if summed is not None:
         unknown += summed.unknown
@@ -167,7 +171,6 @@ def build_workload(
         unknown.append(Unknown(f"model of {key}", "neither its arguments, its environment nor its answers name one"))
     template = described.template
     container = described.view.container if described.view else None
-    groups = _groups(pods)
     return Workload(
         id=key,
         cluster=cluster,

@@ -1,6 +1,7 @@
 """States of clusters and their right reading: who holds what, who waits, who is one workload."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -373,3 +374,20 @@ def test_a_fraction_has_the_readings_of_the_card_that_a_placeholder_holds_for_it
         scan(tmp_path, node("n0", "2"), holder, sharer, pod("dcgm", [DCGM], namespace="monitoring"), answers=answers)
     )
     assert [r.utilization_pct for r in found["frac"].readings] == [30.0]
+
+
+def test_the_workers_of_a_ray_cluster_tell_what_their_replicas_do(tmp_path: Path) -> None:
+    ray = {"ray.io/is-ray-node": "yes", "ray.io/cluster": "rc"}
+    items = [node("n0")]
+    answers: dict[str, Any] = {}
+    for name, kind, page in (
+        ("head", "head", "ray_serve_num_http_requests_total 3\n"),
+        ("w0", "worker", 'ray_vllm_num_requests_running{WorkerId="a"} 2\nray_vllm_kv_cache_usage_perc 0.25\n'),
+        ("w1", "worker", 'ray_vllm_num_requests_running{WorkerId="b"} 3\nray_vllm_kv_cache_usage_perc 0.75\n'),
+    ):
+        image = container(image="rayproject/ray-llm:2.49.0", gpus=0 if kind == "head" else 1, args=["ray start"])
+        items.append(pod(name, [image], labels={**ray, "ray.io/node-type": kind}, owner=("RayCluster", "rc")))
+        answers[f"inference/{name}"] = {"pages": {"8080/metrics": page}}
+    runtime = only_workload(scan(tmp_path, *items, answers=answers)).runtime
+    assert runtime is not None
+    assert (runtime.requests_running, runtime.kv_cache_usage_pct) == (5.0, 50.0)
