@@ -3,7 +3,6 @@
 What an accelerator can do belongs to `catalog.py`. A price is USD for one physical device and one hour.
 """
 
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,9 @@ POOL_LABELS = (
     "alpha.eksctl.io/nodegroup-name",
 )
 """Labels in which the providers write a node pool's name."""
+
+MAX_USD_PER_HOUR = 1_000_000
+"""More than any machine costs; totals of a year stay numbers that JSON can hold."""
 
 _RULE_KEYS = {
     "label": {"key", "value", "product", "usd_per_hour"},
@@ -129,7 +131,11 @@ def load_prices(path: Path | None = None) -> PriceList:
         raise PricesUnreadable(
             f"cannot read prices from {path}: unknown table {strangers[0]!r}; use product, label and pool"
         )
-    products = {spelling(str(name)): _usd(path, f"product {name}", usd) for name, usd in _table(path, document).items()}
+    products: dict[str, float] = {}
+    for name, usd in _table(path, document).items():
+        if spelling(name) in products:
+            raise PricesUnreadable(f"cannot read prices from {path}: product {name} has two rows; keep one")
+        products[spelling(name)] = _usd(path, f"product {name}", usd)
     rules = (*_rules(path, document, "pool"), *_rules(path, document, "label"))
     return PriceList(catalog, products, rules)
 
@@ -166,8 +172,8 @@ def _rule(path: Path, kind: str, number: int, row: dict[str, Any]) -> PriceRule:
 
 
 def _usd(path: Path, where: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_USD_PER_HOUR:
         raise PricesUnreadable(
-            f"cannot read prices from {path}: {where} must be USD per hour, 0 or more, and is {value!r}"
+            f"cannot read prices from {path}: {where} must be USD per hour, 0 to {MAX_USD_PER_HOUR:,}, and is {value!r}"
         )
     return float(value)

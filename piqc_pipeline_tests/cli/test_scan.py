@@ -165,6 +165,9 @@ def test_an_unconfigured_scan_names_the_kubeconfig_and_the_demo(run: Run) -> Non
     [
         pytest.param(("--gpu-cost", "-5"), id="negative-price"),
         pytest.param(("--node-cost", "nan"), id="price-that-is-no-number"),
+        pytest.param(("--gpu-cost", "1e300"), id="price-beyond-any"),
+        pytest.param(("--fail-on-waste", "nan"), id="limit-that-is-no-number"),
+        pytest.param(("--deadline", "nan"), id="deadline-that-is-no-number"),
         pytest.param(("--combined",), id="combined-without-a-folder"),
         pytest.param(("--contribute-url", "https://example.invalid"), id="address-without-a-record"),
         pytest.param(("--push-token-file", "t"), id="token-without-an-address"),

@@ -130,6 +130,8 @@ def test_own_prices_go_by_pool_then_label_then_product(tmp_path: Path) -> None:
         pytest.param('[product]\n"T4" = -1', "product T4", id="negative"),
         pytest.param('[product]\n"T4" = nan', "product T4", id="not-a-number"),
         pytest.param('[product]\n"T4" = true', "product T4", id="boolean"),
+        pytest.param('[product]\n"T4" = 1e300', "product T4", id="more-than-json-can-hold"),
+        pytest.param('[product]\n"Tesla T4" = 1\n"Tesla-T4" = 2', "product Tesla-T4 has two rows", id="two-spellings"),
         pytest.param('[product]\n"T4" = "cheap"', "product T4", id="text"),
         pytest.param("[[pool]]\nusd_per_hour = 1", "pool row 1 needs name", id="pool-without-name"),
         pytest.param('[[label]]\nkey = "a"\nusd_per_hour = 1', "label row 1 needs value", id="label-without-value"),
