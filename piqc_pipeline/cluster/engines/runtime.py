@@ -107,21 +107,17 @@ def add_readings(readings: Sequence[Reading]) -> EngineRuntime:
     answering = [part for part in parts if part.healthy is not False]
     unknown = {entry: None for part in parts for entry in part.unknown}
     buckets: dict[str, Buckets] = {}
+    sums: dict[str, tuple[float, float]] = {}
     windowed: set[str] = set()
     for name in HISTOGRAMS:
         inside = [reading for reading in readings if name in reading.windowed]
-        chosen = inside or [reading for reading in readings if reading.buckets.get(name)]
-        if chosen:
-            buckets[name] = add_buckets([reading.buckets[name] for reading in chosen])
-            windowed |= {name} if inside else set()
+        windowed |= {name} if inside else set()
+        chosen = inside or readings
+        if told := [found for reading in chosen if (found := reading.buckets.get(name))]:
+            buckets[name] = add_buckets(told)
+        if spent := [reading.sums[name] for reading in chosen if name in reading.sums]:
+            sums[name] = math.fsum(total for total, _ in spent), math.fsum(seen for _, seen in spent)
     windows = [reading.seconds for reading in readings if reading.seconds is not None]
-    sums: dict[str, tuple[float, float]] = {}
-    for name in TIMES:
-        told = [reading.sums[name] for reading in readings if name in reading.sums]
-        inside = [reading for reading in readings if name in reading.windowed]
-        told = [reading.sums[name] for reading in inside if name in reading.sums] or told
-        if told:
-            sums[name] = math.fsum(total for total, _ in told), math.fsum(seen for _, seen in told)
     hits = [reading.hits for reading in readings if reading.hits is not None]
     totals = (math.fsum(hit for hit, _ in hits), math.fsum(asked for _, asked in hits)) if hits else None
     ratios = [part.prefix_cache_hit_pct for part in parts if part.prefix_cache_hit_pct is not None]

@@ -211,6 +211,15 @@ def test_means_of_replicas_are_weighted_by_their_requests() -> None:
     assert found is not None and found.mean_ms == pytest.approx(200.0)
 
 
+def test_replicas_without_a_histogram_add_what_ended_between_two_reads() -> None:
+    # 2 requests of 50 ms and 2 of 150 ms in 4 s; the third replica has served none of them.
+    early = triton(1327965, 3)
+    busy = [read(triton(1327965 + gained, 5), early, 4.0) for gained in (100_000, 300_000)]
+    found = add_readings([*busy, read(early, early, 4.0)])
+    assert found.end_to_end is not None and found.requests_per_second is None
+    assert (found.end_to_end.mean_ms, found.end_to_end.window_seconds) == (pytest.approx(100.0), 4.0)
+
+
 def test_a_histogram_tells_its_mean_and_how_many_requests_ended() -> None:
     def page(seconds: float, count: int) -> str:
         name = 'vllm:e2e_request_latency_seconds{end}{{model_name="m"{le}}} {value}\n'
