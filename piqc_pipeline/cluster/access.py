@@ -72,8 +72,8 @@ def check(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     server_version(server)
     served = served_groups(server)
     rows = [_review(server, row) for row in needed(options) if _is_served(row, served)]
-    spared = all(row.allowed for row in rows if row.resource == "pods/proxy")
-    return tuple(row for row in rows if row.resource != INSTEAD_OF_PODS_PROXY or row.allowed or not spared)
+    pods_answer = all(row.allowed for row in rows if row.resource == "pods/proxy")
+    return tuple(row for row in rows if row.resource != INSTEAD_OF_PODS_PROXY or row.allowed or not pods_answer)
 
 
 def _is_served(row: PermissionCheck, served: frozenset[str] | None) -> bool:

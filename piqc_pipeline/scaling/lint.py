@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from piqc_pipeline.scaling import schema
-from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
 from piqc_pipeline.scaling.keda import NAME_LIMIT
 from piqc_pipeline.scaling.lint_context import MONITORS, check_context, check_monitor
-from piqc_pipeline.scaling.lint_hpa import check_hpa
+from piqc_pipeline.scaling.lint_hpa import UNSCALABLE, check_behavior, check_hpa
 from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, paths_of, read
 from piqc_pipeline.scaling.lint_query import check_query
 from piqc_pipeline.scaling.lint_rules import RULES, Severity
@@ -28,7 +27,6 @@ BOOLEAN_ANNOTATIONS = tuple(
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 KINDS = {"ScaledObject": "keda.sh/v1alpha1", "HorizontalPodAutoscaler": "autoscaling/v2"}
 CHECKED = {*KINDS, *MONITORS, "PrometheusRule"}
-UNSCALABLE = {"DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -208,41 +206,6 @@ def _annotations(annotations: Mapping[str, Any], report: Report) -> None:
             report.add(
                 "annotation-not-boolean", f"metadata.annotations.{key}", f"{key} is {value!r}: taken as true"[:200]
             )
-
-
-def check_behavior(behavior: Any, path: str, most: int, report: Report) -> None:
-    """Ranges of `behavior`, and what its tolerance means."""
-    tolerant = True
-    for direction in ("scaleUp", "scaleDown"):
-        rules = as_map(as_map(behavior).get(direction))
-        here = f"{path}.{direction}"
-        window = rules.get("stabilizationWindowSeconds")
-        if isinstance(window, int) and not 0 <= window <= 3600:
-            report.add(
-                "behavior-range", f"{here}.stabilizationWindowSeconds", f"the window is {window} s; 0 to 3600 are taken"
-            )
-        if rules.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
-            report.add("behavior-range", f"{here}.selectPolicy", "selectPolicy is Max, Min or Disabled")
-        for index, policy in enumerate(as_maps(rules.get("policies"))):
-            period, value = policy.get("periodSeconds"), policy.get("value")
-            if isinstance(period, int) and not 1 <= period <= 1800:
-                report.add(
-                    "behavior-range", f"{here}.policies[{index}]", f"the period is {period} s; 1 to 1800 are taken"
-                )
-            if isinstance(value, int) and value < 1:
-                report.add("behavior-range", f"{here}.policies[{index}]", f"the value is {value}; 1 or more is taken")
-            if policy.get("type") not in (None, "Pods", "Percent"):
-                report.add("behavior-range", f"{here}.policies[{index}]", "the type is Pods or Percent")
-        if rules.get("tolerance") is not None:
-            tolerant = False
-            report.add(
-                "tolerance-version", f"{here}.tolerance", f"tolerance {rules['tolerance']} needs Kubernetes 1.35"
-            )
-    if tolerant and most >= DEAD_ZONE_FROM:
-        message = (
-            f"up to {most} replicas with the default tolerance: from {DEAD_ZONE_FROM} on, single steps are ignored"
-        )
-        report.add("dead-zone", path, message)
 
 
 def _services(found: Sequence[Document]) -> set[tuple[str, str]]:

@@ -1,12 +1,14 @@
-"""Which faults can a HorizontalPodAutoscaler have? Limits, metric targets, what they can reach."""
+"""Which faults can a HorizontalPodAutoscaler have? Limits, behavior, metric targets, what they can reach."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
 from piqc_pipeline.scaling.lint_bounds import bound_of_name
 from piqc_pipeline.scaling.lint_reach import add_unreachable, asked
 from piqc_pipeline.scaling.lint_values import Report, as_map, as_maps, integer, quantity, text
 
+UNSCALABLE = {"DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap"}
 FIELDS = {"AverageValue": "averageValue", "Value": "value", "Utilization": "averageUtilization"}
 SOURCES = {
     "External": "external",
@@ -26,8 +28,6 @@ ALLOWED = {
 
 def check_hpa(body: Mapping[str, Any], report: Report) -> None:
     """Notes every fault of an HPA of autoscaling/v2 or v1."""
-    from piqc_pipeline.scaling.lint import UNSCALABLE, check_behavior
-
     spec = as_map(body.get("spec"))
     name = text(as_map(body.get("metadata")).get("name")) or ""
     if name.startswith("keda-hpa-"):
@@ -50,6 +50,41 @@ def check_hpa(body: Mapping[str, Any], report: Report) -> None:
     reach = [_metric(metric, f"spec.metrics[{index}]", report) for index, metric in enumerate(metrics)]
     paths = [f"spec.metrics[{index}]" for index in range(len(reach))]
     add_unreachable(reach, paths, [True] * len(reach), (least or 1, most, f"maxReplicas {most}"), report)
+
+
+def check_behavior(behavior: Any, path: str, most: int, report: Report) -> None:
+    """Ranges of `behavior`, and what its tolerance means."""
+    tolerant = True
+    for direction in ("scaleUp", "scaleDown"):
+        rules = as_map(as_map(behavior).get(direction))
+        here = f"{path}.{direction}"
+        window = rules.get("stabilizationWindowSeconds")
+        if isinstance(window, int) and not 0 <= window <= 3600:
+            report.add(
+                "behavior-range", f"{here}.stabilizationWindowSeconds", f"the window is {window} s; 0 to 3600 are taken"
+            )
+        if rules.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
+            report.add("behavior-range", f"{here}.selectPolicy", "selectPolicy is Max, Min or Disabled")
+        for index, policy in enumerate(as_maps(rules.get("policies"))):
+            period, value = policy.get("periodSeconds"), policy.get("value")
+            if isinstance(period, int) and not 1 <= period <= 1800:
+                report.add(
+                    "behavior-range", f"{here}.policies[{index}]", f"the period is {period} s; 1 to 1800 are taken"
+                )
+            if isinstance(value, int) and value < 1:
+                report.add("behavior-range", f"{here}.policies[{index}]", f"the value is {value}; 1 or more is taken")
+            if policy.get("type") not in (None, "Pods", "Percent"):
+                report.add("behavior-range", f"{here}.policies[{index}]", "the type is Pods or Percent")
+        if rules.get("tolerance") is not None:
+            tolerant = False
+            report.add(
+                "tolerance-version", f"{here}.tolerance", f"tolerance {rules['tolerance']} needs Kubernetes 1.35"
+            )
+    if tolerant and most >= DEAD_ZONE_FROM:
+        message = (
+            f"up to {most} replicas with the default tolerance: from {DEAD_ZONE_FROM} on, single steps are ignored"
+        )
+        report.add("dead-zone", path, message)
 
 
 def _metric(metric: Mapping[str, Any], path: str, report: Report) -> tuple[float | None, str]:

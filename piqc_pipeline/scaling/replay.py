@@ -249,10 +249,12 @@ def _pooled(results: Sequence[SeriesReplay], options: ReplayOptions) -> dict[str
     band = np.zeros(len(draws))
     possible = np.zeros(len(draws))
     for result in results:
+        if result.achievable is None:
+            continue
         here = draws + result.days - days
         _, _, inside, known = result.daily[FORECAST]
         band += inside[here].sum(axis=1)
-        possible += (result.achievable or 0.0) * known[here].sum(axis=1)
+        possible += result.achievable * known[here].sum(axis=1)
     return {
         "minutes_over_90_at_equal_gpu_hours": ratio_interval(np.asarray(over), np.asarray(reactive)),
         # Each workload under its recommended policy, "stay reactive" among them; chosen on the days that are scored.
