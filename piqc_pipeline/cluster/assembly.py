@@ -150,6 +150,7 @@ class Assembly:
         if offered:
             vendors = {pool.vendor for pool in offered}
             pools = [pool for pool in pools if pool.vendor not in vendors or pool.allocatable_units] + offered
+            unknown = [entry for entry in unknown if not entry.what.startswith("number of accelerators")]
         elif in_use:
             pools = [
                 replace(pool, resource=sorted(in_use)[0], allocatable_units=pool.capacity_units, note=None)
@@ -343,7 +344,8 @@ def aggregated(pods: Iterable[Pod]) -> list[Unknown]:
         entries = [*pod.unknown, *(pod.runtime.unknown if pod.runtime else ())]
         for entry in entries:
             if entry.read_failed:
-                groups[(entry.what.partition(" of pod ")[0], entry.why)].append(f"{pod.namespace}/{pod.name}")
+                what = entry.what.partition(" of pod ")[0].partition(" held by pod ")[0]
+                groups[(what, entry.why)].append(f"{pod.namespace}/{pod.name}")
     found = []
     for (what, why), names in sorted(groups.items()):
         whose = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods ({names[0]}, …)"

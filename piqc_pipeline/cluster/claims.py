@@ -10,7 +10,7 @@ from piqc_pipeline.cluster.accelerators.products import product_name
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.quantities import gib
 from piqc_pipeline.cluster.surroundings import ClaimObject, Device, DeviceResult, SliceObject
-from piqc_pipeline.facts.snapshot import AcceleratorPool, PodRequest, Unknown
+from piqc_pipeline.facts.snapshot import UNREAD_CLAIM, AcceleratorPool, PodRequest, Unknown
 
 DRIVER_VENDORS = {
     "gpu.nvidia.com": "nvidia",
@@ -122,7 +122,7 @@ class Claims:
         where = f"{pod.metadata.namespace}/{pod.metadata.name}"
         unknown = []
         for claim_name, reason in sorted(lost.items()):
-            requests.append(PodRequest("resource.k8s.io/claim", None))
+            requests.append(PodRequest(UNREAD_CLAIM, None))
             unknown.append(
                 Unknown(
                     f"accelerators of claim {claim_name} held by pod {where}", reason, read_failed=self.claims is None

@@ -146,6 +146,10 @@ class EngineRuntime:
     unknown: tuple[Unknown, ...] = ()
 
 
+UNREAD_CLAIM = "resource.k8s.io/claim"
+"""What a pod requests by a claim that could not be read, or was not found; which devices, nobody knows."""
+
+
 @dataclass(frozen=True)
 class PodRequest:
     """Units of one accelerator resource that a pod's effective request holds on its node."""

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from piqc_pipeline.facts.snapshot import AcceleratorPool, ClusterSnapshot, Node, Pod, Workload
+from piqc_pipeline.facts.snapshot import UNREAD_CLAIM, AcceleratorPool, ClusterSnapshot, Node, Pod, Workload
 from piqc_pipeline.facts.taints import Toleration, key_of, to_tolerate
 from piqc_pipeline.waste.catalog import spelling
 from piqc_pipeline.waste.figures import PoolCapacity
@@ -65,7 +65,7 @@ def count_capacity(snapshot: ClusterSnapshot, prices: PriceList) -> tuple[PoolCa
     if snapshot.nodes is None:
         return None
     held = _pods_that_hold(snapshot.pods or ())
-    uses = _uses(held)
+    uses = _uses(held, snapshot.nodes)
     readings = _named_by_readings(held)
     without_request = _busy_without_request(held)
     tolerated = _tolerated(snapshot)
@@ -87,8 +87,14 @@ def _pods_that_hold(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.holds and pod.node is not None]
 
 
-def _uses(held: Sequence[Pod]) -> dict[tuple[str, str], _Use]:
+def _uses(held: Sequence[Pod], nodes: Sequence[Node] = ()) -> dict[tuple[str, str], _Use]:
+    """What is held of each pool. A claim that could not be read may hold any device that claims hold."""
     uses: dict[tuple[str, str], _Use] = defaultdict(_Use)
+    unread = {pod.node for pod in held for request in pod.requests if request.resource == UNREAD_CLAIM}
+    for node in nodes:
+        for pool in node.pools:
+            if node.name in unread and ("/" not in pool.resource or not pool.allocatable_units):
+                uses[(node.name, pool.resource)].unread = True
     for pod in held:
         for request in pod.requests:
             use = uses[(pod.node or "", request.resource)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from piqc_pipeline.facts.snapshot import ClusterSnapshot, PodRequest
+from piqc_pipeline.facts.snapshot import UNREAD_CLAIM, ClusterSnapshot, PodRequest
 from piqc_pipeline.facts.taints import Toleration
 from piqc_pipeline.waste import BUCKETS, PoolCapacity, load_prices
 from piqc_pipeline.waste.capacity import count_capacity, holdings
@@ -184,6 +184,12 @@ def test_parts_of_several_devices_fill_all_of_them(
     holders = [pod(f"p{place}", "a", part, sharing="fraction") for place, part in enumerate(parts)]
     found = buckets(cluster([node("a", units, units_per_device=per_device or 1.0)], holders))
     assert found == {"a": {"shared": shared, "dark": units - shared}}
+
+
+def test_devices_that_an_unread_claim_may_hold_are_not_dark() -> None:
+    claimed = pod("claimed", "a", None, resource=UNREAD_CLAIM)
+    nodes = [node("a", 4, resource="gpu.nvidia.com"), node("b", 4, resource="gpu.nvidia.com")]
+    assert buckets(cluster(nodes, [claimed])) == {"a": {"placement_unknown": 4}, "b": {"dark": 4}}
 
 
 def test_no_pod_holds_more_than_its_node_has() -> None:

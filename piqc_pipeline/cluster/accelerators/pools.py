@@ -112,7 +112,8 @@ def missing_pool(node: NodeObject, pool: AcceleratorPool, count: int | None, unk
         unknown.append(
             Unknown(
                 f"number of accelerators on node {node.metadata.name}",
-                f"its labels name {pool.product}, but it offers none and no label or machine type says how many",
+                f"its labels name {pool.product or pool.vendor}, but it offers none and no label or machine type says "
+                "how many",
             )
         )
     if node.status.capacity is None and node.status.allocatable is None:
