@@ -25,6 +25,12 @@ def test_the_bundle_survives_its_own_json() -> None:
     assert '"schemaVersion": "piqc-scan.v0.1"' in bundle.to_json()
 
 
+def test_no_terminal_interprets_the_json_of_a_bundle() -> None:
+    # U+009B begins an escape sequence of its own; U+202E turns what follows around.
+    bundle = bundle_of(cluster([node("evil\x9b31m\u202ename")], []))
+    assert bundle.to_json().isascii() and bundle_from_json(bundle.to_json()) == bundle
+
+
 def test_a_cluster_without_a_workload_still_has_facts_and_dollars() -> None:
     bundle = bundle_of(cluster([node("dark")], []))
     assert values(bundle, "c/node/dark")["waste.darkUsdPerDay"] == 768
