@@ -127,7 +127,7 @@ class FactsBundle(_Wire):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """The bundle as JSON, keys in camel case, ASCII only so that no terminal interprets it, ending in a line feed."""
+        """The bundle as JSON, keys in camel case, ASCII only, so that no terminal interprets it."""
         return self.model_dump_json(by_alias=True, indent=2, ensure_ascii=True) + "\n"
 
     def object_of(self, workload_id: str) -> FactObject | None:
