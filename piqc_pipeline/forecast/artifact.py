@@ -49,6 +49,7 @@ from piqc_pipeline.forecast.model import (
     PredictorArtifact,
     WorkloadForecast,
 )
+from piqc_pipeline.forecast.sound import fault_of
 
 PREDICTOR = "predictor.json"
 HASH = "predictor.json.sha256"
@@ -177,6 +178,9 @@ def _parse(text: bytes, folder: Path) -> PredictorDocument:
             f"the predictor artifact in {folder} has schema {document.schema_version}; this program reads "
             f"{SCHEMA_VERSION}: train again"
         )
+    for name, entry in document.workloads.items():
+        if (fault := fault_of(entry)) is not None:
+            raise ArtifactAltered(f"the predictor artifact in {folder} cannot be used at {name}: {fault}; train again")
     return document
 
 

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing
 from piqc_pipeline.forecast.artifact import HASH, PREDICTOR
 from piqc_pipeline.forecast.model import SCHEMA_VERSION, ForecastTable, PredictorArtifact, WorkloadForecast
+from piqc_pipeline.forecast.sound import fault_of
 
 MAX_ARTIFACT_BYTES = 1 << 30
 """About 13,000 workloads of five-minute buckets; a larger file is not one of ours."""
@@ -127,7 +128,7 @@ def _parse(text: mmap.mmap, folder: Path) -> _Document:
     try:
         version = msgspec.json.decode(text, type=_Schema).schemaVersion
         if version != SCHEMA_VERSION:
-            newer = "a newer" if version > SCHEMA_VERSION else "an older"
+            newer = "a newer" if (len(version), version) > (len(SCHEMA_VERSION), SCHEMA_VERSION) else "an older"
             raise ArtifactAltered(
                 f"the predictor artifact in {folder} has schema {version or 'none'}, this program reads "
                 f"{SCHEMA_VERSION}: it was written by {newer} program; use the same version for both"
@@ -146,6 +147,8 @@ def _workload(name: str, raw: msgspec.Raw, text: mmap.mmap, folder: Path) -> Wor
         raise ArtifactAltered(f"the predictor artifact in {folder} breaks its schema at {name}: {first}") from error
     if entry.workload != name:
         raise ArtifactAltered(f"the predictor artifact in {folder} calls {name} also {entry.workload}")
+    if (fault := fault_of(entry)) is not None:
+        raise ArtifactAltered(f"the predictor artifact in {folder} cannot be used at {name}: {fault}; promote it again")
     return replace(
         entry,
         table=compact(entry.table),
@@ -156,15 +159,9 @@ def _workload(name: str, raw: msgspec.Raw, text: mmap.mmap, folder: Path) -> Wor
 
 
 def compact(table: ForecastTable) -> ForecastTable:
-    """The same table with arrays in place of tuples.
-
-    Raises:
-        ArtifactAltered: Its columns have different lengths.
-    """
+    """The same table with arrays in place of tuples."""
     columns = {item.name: getattr(table, item.name) for item in fields(table)}
     columns = {name: column for name, column in columns.items() if isinstance(column, tuple) and column}
-    if len({len(column) for column in columns.values()}) > 1:
-        raise ArtifactAltered("a forecast table has columns of different lengths; promote it again")
     # Peaks become whole replicas, where the seventh digit can be one more; the others are shown with four digits.
     arrays: dict[str, Any] = {
         name: array("d" if name.startswith("peak") else "f", column) for name, column in columns.items()

@@ -115,11 +115,35 @@ def test_artifact_that_is_not_whole_is_refused(
         load(copy(folder, tmp_path / "m", change, rehash=rehash))
 
 
-def test_table_with_ragged_columns_is_refused(folder: Path, tmp_path: Path) -> None:
-    table = json.loads((folder / "predictor.json").read_bytes())["workloads"][CHAT]["table"]
-    table["peakQ90"] = table["peakQ90"][:-1]
-    with pytest.raises(ArtifactAltered, match="different lengths"):
-        load(copy(folder, tmp_path / "m", edit_workload(table=table), rehash=True))
+def edit_table(**columns: object) -> Callable[[bytes], bytes]:
+    def change(text: bytes) -> bytes:
+        document = json.loads(text)
+        document["workloads"][CHAT]["table"] |= columns
+        return json.dumps(document).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (edit_table(q50=[]), "different lengths"),
+        (edit_table(peakQ90=[1.0]), "different lengths"),
+        (edit_table(q50=[], q90=[], lower=[], peakQ50=[], peakQ90=[], peakQ95=[]), "table is empty"),
+        (edit_table(q50=[-1.0], q90=[1.0], lower=[0.0], peakQ50=[1.0], peakQ90=[1.0], peakQ95=[]), "negative"),
+        (edit_table(stepSeconds=0), "0 s wide"),
+        (edit_workload(stepSeconds=0), "0 s wide"),
+        (edit_workload(gpusPerReplica=-1), "takes -1 GPUs"),
+    ],
+    ids=["a column gone", "ragged", "empty", "negative", "width of the table", "width", "size"],
+)
+def test_artifact_that_nobody_can_compute_with_is_refused(
+    folder: Path, tmp_path: Path, change: Callable[[bytes], bytes], says: str
+) -> None:
+    place = copy(folder, tmp_path / "m", change, rehash=True)
+    for read in (load, forecast_artifact.load):
+        with pytest.raises(ArtifactAltered, match=f"{CHAT}: .*{says}"):
+            read(place)
 
 
 @pytest.mark.parametrize("missing", ["predictor.json", "predictor.json.sha256"])
