@@ -78,6 +78,7 @@ class Nvidia:
             shares = [key for key in shares if key not in fractions.UNITS_PER_DEVICE]
             shares = [key for key in shares if not any(pool.capacity_units for pool in pools)]
         pools += [_shared_pool(node, key, base, unknown) for key in shares]
+        pools = [_believable(pool, node, unknown) for pool in pools]
         pools = [pool for pool in pools if pool.capacity_units != 0 or pool.allocatable_units is None]
         if not pools:
             missing = missing_pool(node, base, _physical_cards(node), unknown)
@@ -189,12 +190,17 @@ def _shared_pool(node: NodeObject, key: str, base: AcceleratorPool, unknown: lis
         return replace(pool, units_per_device=units / cards, sharing=_strategy(node))
     if renamed and units and not cards:
         return _told(replace(pool, units_per_device=None, sharing=_strategy(node)), node, unknown)
-    if units is not None and units > MAX_DEVICES:
-        unknown.append(
-            Unknown(f"capacity of {key} on node {node.metadata.name}", f"{units} GPUs are more than any machine holds")
-        )
-        return replace(pool, capacity_units=None, allocatable_units=None)
     return replace(pool, sharing=_strategy(node)) if renamed else pool
+
+
+def _believable(pool: AcceleratorPool, node: NodeObject, unknown: list[Unknown]) -> AcceleratorPool:
+    """The pool, its capacity unknown where it would be more cards than any machine holds."""
+    cards = (pool.capacity_units or 0) / (pool.units_per_device or float("inf"))
+    if cards <= MAX_DEVICES:
+        return pool
+    why = f"{cards:g} GPUs are more than any machine holds"
+    unknown.append(Unknown(f"capacity of {pool.resource} on node {node.metadata.name}", why))
+    return replace(pool, capacity_units=None, allocatable_units=None)
 
 
 def _copies(node: NodeObject) -> int | None:

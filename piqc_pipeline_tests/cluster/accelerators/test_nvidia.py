@@ -192,6 +192,15 @@ def test_a_capacity_that_no_machine_has_is_unknown_on_that_node_only(tmp_path: P
     assert good.pools[0].capacity_units == 8 and not good.unknown
 
 
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-3g.40gb", "alibabacloud.com/gpu-count"])
+def test_more_cards_than_any_machine_holds_are_unknown_under_every_key(tmp_path: Path, resource: str) -> None:
+    item = node("n0", "0", "NVIDIA-A100-SXM4-80GB", extra={resource: "800"})
+    snapshot = scan(tmp_path, item)
+    found = {one.resource: one for one in only_node(snapshot).pools}[resource]
+    assert found.capacity_units is None
+    assert "more than any machine holds" in only_node(snapshot).unknown[0].why
+
+
 def test_alibaba_counts_cards_and_thousandths_of_the_same_cards(tmp_path: Path) -> None:
     # alibaba/clusterdata, cluster-trace-gpu-v2023: gpu-count 2 and gpu-milli 2000 are two P100.
     extra = {"alibabacloud.com/gpu-count": "2", "alibabacloud.com/gpu-milli": "2000"}
