@@ -1,7 +1,10 @@
 """Pages as engines print them: vLLM V0 and V1, SGLang, TGI, Ray (shortened; facts of public pages, see each test)."""
 
+import math
+from random import Random
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from piqc_pipeline.cluster.engines.names import NAMES, metric_prefixes
@@ -260,31 +263,24 @@ def test_a_replica_of_unknown_rate_makes_the_sum_unknown() -> None:
     assert found.generation_tokens_per_second is None and found.requests_running == 128.0
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(
-                [
-                    "vllm:num_requests_running",
-                    "vllm:kv_cache_usage_perc",
-                    "vllm:generation_tokens_total",
-                    "vllm:prefix_cache_hits_total",
-                    "vllm:prefix_cache_queries_total",
-                ]
-            ),
-            st.floats(),
-        ),
-        min_size=1,
-        max_size=8,
-    )
-)
-def test_no_values_make_it_fail_or_leave_their_range(rows: list[tuple[str, float]]) -> None:
-    page = "".join(f'{name}{{n="{at}"}} {value}\n' for at, (name, value) in enumerate(rows))
-    found = read_scrape(Scrape(parse(page), parse(page), 2.0), "proxy", "x")
-    if found is not None:
-        assert found.runtime.kv_cache_usage_pct is None or 0 <= found.runtime.kv_cache_usage_pct <= 100
-        assert found.runtime.requests_running is None or found.runtime.requests_running >= 0
-        assert found.runtime.prefix_cache_hit_pct is None or 0 <= found.runtime.prefix_cache_hit_pct <= 100
+@pytest.mark.parametrize("engine", sorted(NAMES))
+@given(random=st.randoms(use_true_random=True))
+@settings(max_examples=20)
+def test_no_values_make_it_fail_or_leave_their_range(engine: str, random: Random) -> None:
+    series = sorted({name.partition("/")[0] for name in NAMES[engine].series()})
+
+    def page() -> str:
+        odd = (0, -1, 1e300, math.inf, math.nan)
+        values = (random.choice(odd) if random.random() < 0.2 else random.uniform(0, 9) for _ in series)
+        rows = zip(series, values, strict=True)
+        return "".join(f'{name}{{le="1",request_type="waiting"}} {value}\n' for name, value in rows)
+
+    readings = [read_scrape(Scrape(parse(page()), parse(page()), 2.0), "proxy", "x") for _ in range(2)]
+    found = add_readings([reading for reading in readings if reading is not None])
+    for share in (found.kv_cache_usage_pct, found.prefix_cache_hit_pct):
+        assert share is None or 0 <= share <= 100
+    for amount in (found.requests_running, found.requests_per_second):
+        assert amount is None or amount >= 0
 
 
 @pytest.mark.parametrize(
