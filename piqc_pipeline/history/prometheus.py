@@ -75,7 +75,7 @@ class PrometheusSource:
         frame = pl.concat([part.frame for part in parts]) if parts else empty_history()
         frame = frame.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
         warnings = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
-        return FetchedHistory(frame.sort("workload", "ts"), warnings)
+        return FetchedHistory(frame if len(parts) == 1 else frame.sort("workload", "ts"), warnings)
 
     def _day(
         self,

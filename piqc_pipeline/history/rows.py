@@ -141,7 +141,7 @@ def _device_rows(samples: DaySamples, facts: pl.DataFrame, bucket_seconds: int) 
         pl.col("signal", "confidence").first(),
     )
     expected, pod_devices = _expected_devices(devices, samples.missing, partly, bucket_seconds)
-    rows = sums.join(expected, on=["workload", "ts"], how="full", coalesce=True)
+    rows = expected.join(sums, on=["workload", "ts"], how="left")  # where a device was seen, its pod was expected
     return rows.join(pod_devices, on="workload", how="left").with_columns(
         pl.lit(None, pl.Float64).alias("gpus_per_replica")
     )
@@ -155,21 +155,33 @@ def _expected_devices(
     A pod is expected from its first to its last sample of the window, and wherever kube-state-metrics calls it ready.
     """
     pods = devices.group_by("workload", "pod").agg(
-        pl.col("device").n_unique().alias("n"), pl.col("ts").min().alias("first"), pl.col("ts").max().alias("last")
+        pl.col("device").n_unique().cast(pl.Int64).alias("n"),
+        pl.col("ts").min().alias("first"),
+        pl.col("ts").max().alias("last"),
     )
     usual = pods.group_by("workload").agg(pl.col("n").mode().max().cast(pl.Float64).alias("pod_devices"))
     buckets = pl.datetime_ranges("first", "last", interval=f"{bucket_seconds}s").alias("ts")
-    grid = pods.select("workload", "pod", "n", buckets).explode("ts")
+    # Pods of one span are counted together, because a day of each would be most of the work.
+    spans = pods.group_by("workload", "first", "last").agg(
+        pl.col("n").sum(), pl.len().cast(pl.Int64).alias("ready_pods")
+    )
+    counts = [spans.select("workload", buckets, "n", "ready_pods").explode("ts")]
+    within = (pl.col("ts") >= pl.col("first")) & (pl.col("ts") <= pl.col("last"))
     silent = missing.filter(pl.col("ready") >= HALF)
     if not silent.is_empty():
-        silent = silent.join(grid, on=["workload", "pod", "ts"], how="anti").join(usual, on="workload", how="inner")
-        count = pl.col("pod_devices").cast(grid.schema["n"]).alias("n")
-        grid = pl.concat([grid, silent.select("workload", "pod", count, "ts")])
+        silent = silent.join(pods, on=["workload", "pod"], how="left").filter(~within.fill_null(False))
+        more = pl.col("pod_devices").cast(pl.Int64).alias("n")
+        silent = silent.join(usual, on="workload")
+        counts.append(silent.select("workload", "ts", more, pl.lit(1, pl.Int64).alias("ready_pods")))
     if not partly.is_empty():
-        grid = grid.join(partly, on=["workload", "pod", "ts"], how="anti")
-    expected = grid.group_by("workload", "ts").agg(
-        pl.col("n").sum().cast(pl.Int64).alias("devices_expected"), pl.len().alias("ready_pods")
+        unready = partly.join(pods, on=["workload", "pod"]).filter(within)
+        counts.append(unready.select("workload", "ts", -pl.col("n"), pl.lit(-1, pl.Int64).alias("ready_pods")))
+    sums = (
+        pl.concat(counts)
+        .group_by("workload", "ts")
+        .agg(pl.col("n").sum().alias("devices_expected"), pl.col("ready_pods").sum())
     )
+    expected = sums.filter(pl.col("ready_pods") > 0)
     return expected, usual
 
 
