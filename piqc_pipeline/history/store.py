@@ -134,13 +134,14 @@ class DuckDbStore:
             return empty_history()
         clause, values = where(start, end)
         with self._lock, self._connected(read_only=True) as connection:
+            names = _fetch(connection, "SELECT * FROM workloads ORDER BY cluster, workload", [], WORKLOADS_SCHEMA)
             if workloads is not None:
                 # Numbers first: a plain comparison lets DuckDB skip all row groups without the workload.
-                asked = "SELECT workload_id FROM workloads WHERE workload IN (SELECT unnest(?::VARCHAR[]))"
-                numbers = [str(row[0]) for row in connection.execute(asked, [workloads]).fetchall()]
-                clause += (" AND " if clause else " WHERE ") + f"workload_id IN ({', '.join(numbers) or 'NULL'})"
+                names = names.filter(pl.col("workload").is_in(workloads))
+                numbers = ", ".join(map(str, names["workload_id"])) or "NULL"
+                clause += (" AND " if clause else " WHERE ") + f"workload_id IN ({numbers})"
             rows = _fetch(connection, f"SELECT * FROM buckets{clause}", values, BUCKETS_SCHEMA)
-            return _named(connection, rows)
+            return _named(connection, rows, names)
 
     def query(self, sql: str) -> pl.DataFrame:
         """The answer to a SELECT over the store's tables; their times are UTC without a zone."""
@@ -435,9 +436,8 @@ def _coded(connection: duckdb.DuckDBPyConnection, frame: pl.DataFrame) -> pl.Dat
     return coded(frame, numbered)
 
 
-def _named(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with names in place of numbers, sorted by cluster, workload and time."""
-    workloads = _fetch(connection, "SELECT * FROM workloads ORDER BY cluster, workload", [], WORKLOADS_SCHEMA)
+def _named(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, workloads: pl.DataFrame) -> pl.DataFrame:
+    """Rows with names in place of numbers, sorted by time within each workload in the order of the names."""
     signals = _fetch(connection, "SELECT * FROM signals", [], SIGNALS_SCHEMA)
     ranked = workloads.with_row_index("rank")
     named = rows.join(ranked, on="workload_id").join(signals, on="signal_id").sort("rank", "ts")
