@@ -131,7 +131,7 @@ class Settings(BaseSettings):
     max_replicas: int | None = Field(None, ge=1, le=10_000, description="Most replicas; else from schedulable GPUs.")
     pair_ratio: str | None = Field(
         None,
-        pattern=r"^[0-9.]*[0-9](:[0-9.]*[0-9])?$",
+        pattern=r"^([0-9]*\.)?[0-9]+(:([0-9]*\.)?[0-9]+)?$",
         description="Prefill replicas a decode replica, LEAST:MOST, where roles are split; else around what runs now.",
     )
     predictor_url: str = Field(

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 import click
 
+from piqc_pipeline.cli.number import Number
 from piqc_pipeline.cli.workloads import last_inventory, short_name
 from piqc_pipeline.errors import HistoryError
 
@@ -30,7 +31,7 @@ def history_command() -> None:
 @click.option(
     "--unit", help="Unit of the values in place of what the file says: percent, share, requests/s, replicas, gpus."
 )
-@click.option("--capacity", type=click.FloatRange(0, min_open=True), help="Rate that keeps one replica 100 % busy.")
+@click.option("--capacity", type=Number(0, min_open=True), help="Rate that keeps one replica 100 % busy.")
 @click.option("--skip-bad", is_flag=True, help="Import the good rows of a file that has bad ones.")
 @click.option("--force", is_flag=True, help="Let emptier rows replace fuller ones.")
 def import_command(
@@ -206,27 +207,21 @@ def export_command(
     show_default=True,
     help="samples: CSV ts,series_id,value,unit; openmetrics: for promtool; exporter: live, on accelerated time.",
 )
-@click.option("--days", type=click.FloatRange(0, 366, min_open=True), default=14, show_default=True)
+@click.option("--days", type=Number(0, 366, min_open=True), default=14, show_default=True)
 @click.option("--start", type=click.DateTime(STAMPS), help="First sample, UTC; else so that the load ends now.")
 @click.option("--step", "step_seconds", type=click.IntRange(1, 3600), default=300, show_default=True, help="Seconds.")
 @click.option("--seed", type=int, default=7, show_default=True)
-@click.option("--high", type=click.FloatRange(0, 1), default=0.75, show_default=True, help="Share busy by day.")
-@click.option("--low", type=click.FloatRange(0, 1), default=0.15, show_default=True, help="Share busy at night.")
-@click.option(
-    "--weekend", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Weekend's share of a workday."
-)
-@click.option("--noise", type=click.FloatRange(0, 0.5), default=0.03, show_default=True)
-@click.option("--bursts", type=click.FloatRange(0, 100), default=2.0, show_default=True, help="Bursts a day.")
+@click.option("--high", type=Number(0, 1), default=0.75, show_default=True, help="Share busy by day.")
+@click.option("--low", type=Number(0, 1), default=0.15, show_default=True, help="Share busy at night.")
+@click.option("--weekend", type=Number(0, 1), default=0.5, show_default=True, help="Weekend's share of a workday.")
+@click.option("--noise", type=Number(0, 0.5), default=0.03, show_default=True)
+@click.option("--bursts", type=Number(0, 100), default=2.0, show_default=True, help="Bursts a day.")
 @click.option("--gaps", type=click.IntRange(0, 1000), default=0, show_default=True, help="Stretches without samples.")
-@click.option(
-    "--level-shift", type=click.FloatRange(0.1, 10), default=1.0, show_default=True, help="Factor after the middle."
-)
+@click.option("--level-shift", type=Number(0.1, 10), default=1.0, show_default=True, help="Factor after the middle.")
 @click.option("--timezone", default="UTC", show_default=True, help="IANA zone of the day.")
 @click.option("--name", default="inference/generated", show_default=True, help="NAMESPACE/NAME of the workload.")
 @click.option("--pods", type=click.IntRange(1, 1000), default=1, show_default=True, help="Pods of one GPU each.")
-@click.option(
-    "--speed", type=click.FloatRange(0.01, 100_000), default=60, show_default=True, help="Exporter: times the clock."
-)
+@click.option("--speed", type=Number(0.01, 100_000), default=60, show_default=True, help="Exporter: times the clock.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=9400, show_default=True, help="Exporter: port on loopback."
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
+from piqc_pipeline.cli.number import Number
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _policy_options(command: Any) -> Any:
             click.option("--lead", type=DURATION, help="From decision to a ready replica, for instance 10m."),
             click.option("--min-replicas", type=click.IntRange(0, 10_000), help="Fewest replicas; 0 only where meant."),
             click.option("--max-replicas", type=click.IntRange(1, 10_000), help="Most replicas; else from capacity."),
-            click.option("--quantile", type=click.FloatRange(0.5, 0.999), help="Which demand counts as unlikely."),
+            click.option("--quantile", type=Number(0.5, 0.999), help="Which demand counts as unlikely."),
             click.option(
                 "--pair-ratio",
                 metavar="LEAST:MOST",
@@ -68,7 +69,7 @@ def _given(**options: Any) -> dict[str, Any]:
 @click.command("plan")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of facts and model; else PIQC_DATA_DIR.")
 @click.option("-n", "--namespace", "namespaces", multiple=True, help="Plan workloads of this namespace; repeatable.")
-@click.option("--hours", type=click.FloatRange(0.1, 48), default=6.0, show_default=True, help="How far to plan.")
+@click.option("--hours", type=Number(0.1, 48), default=6.0, show_default=True, help="How far to plan.")
 @_policy_options
 @click.option(
     "--mode", type=click.Choice(["observe", "shadow", "scale-out-only", "enforce"]), help="What manifests may do."
@@ -192,17 +193,15 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
 @click.command("replay")
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.option("--lead", type=DURATION, default="10m", show_default=True, help="From decision to a ready replica.")
-@click.option(
-    "--peak", type=click.FloatRange(0, 100_000, min_open=True), help="Scale each series to this many replicas."
-)
+@click.option("--peak", type=Number(0, 100_000, min_open=True), help="Scale each series to this many replicas.")
 @click.option("--min-replicas", type=click.IntRange(1, 10_000), help="Fewest replicas; else PIQC_MIN_REPLICAS.")
 @click.option("--max-replicas", type=click.IntRange(1, 10_000), help="Most replicas; else headroom over the trace.")
-@click.option("--quantile", type=click.FloatRange(0.5, 0.999), help="Which demand counts as unlikely.")
-@click.option("--gpus-per-replica", type=click.FloatRange(0, 10_000, min_open=True), default=1.0, show_default=True)
-@click.option("--usd-per-gpu-hour", type=click.FloatRange(0, 10_000), help="Price of one accelerator, for dollars.")
+@click.option("--quantile", type=Number(0.5, 0.999), help="Which demand counts as unlikely.")
+@click.option("--gpus-per-replica", type=Number(0, 10_000, min_open=True), default=1.0, show_default=True)
+@click.option("--usd-per-gpu-hour", type=Number(0, 10_000), help="Price of one accelerator, for dollars.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 0.5),
+    type=Number(0, 0.5),
     default=0.0,
     show_default=True,
     help="The HPA's tolerance: 0 as the manifests set it from Kubernetes 1.35 on, 0.1 on older clusters.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from piqc_pipeline.cli.number import Number
 from piqc_pipeline.cli.scan_outputs import bundles, contribute, keep, say, show, write_bundles
 from piqc_pipeline.cli.scan_request import Request, dry_run, understand
 from piqc_pipeline.errors import EXIT_FAILED, EXIT_UNKNOWN_PARTS, EXIT_WASTE_ABOVE_LIMIT, ClusterError, UsageError
@@ -38,7 +39,7 @@ def _where_options(command: Any) -> Any:
                 show_default=True,
                 help="remote: kubeconfig; incluster: service account; dry-run: touch no cluster, say what is read.",
             ),
-            click.option("--timeout", type=click.FloatRange(0, 600, min_open=True), metavar="SECONDS",
+            click.option("--timeout", type=Number(0, 600, min_open=True), metavar="SECONDS",
                          help="Time limit of one request or exec.  [default: 30]"),
         ]
     ):  # fmt: skip
@@ -96,7 +97,7 @@ def _debug_option(command: Any) -> Any:
 @click.option("--workers", type=click.IntRange(1, 256), help="Pods asked at the same time.  [default: 10]")
 @click.option(
     "--deadline",
-    type=click.FloatRange(0, 86_400, min_open=True),
+    type=Number(0, 86_400, min_open=True),
     metavar="SECONDS",
     help="Time limit of the whole scan; what was read by then is reported.  [default: 300]",
 )
@@ -105,7 +106,7 @@ def _debug_option(command: Any) -> Any:
 )
 @click.option("--gpu-cost", type=float, metavar="USD", help="Every accelerator costs this an hour.")
 @click.option("--node-cost", type=float, metavar="USD", help="Every accelerator that nobody holds costs this an hour.")
-@click.option("--fail-on-waste", type=click.FloatRange(0), metavar="USD", help="Exit 4 when more is wasted a day.")
+@click.option("--fail-on-waste", type=Number(0), metavar="USD", help="Exit 4 when more is wasted a day.")
 @click.option(
     "--store", metavar="LOCATION", help="Keep the scan in this history store; else PIQC_HISTORY_STORE, else nowhere."
 )
