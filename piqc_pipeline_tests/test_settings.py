@@ -46,8 +46,8 @@ def test_option_beats_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("SCALING_MODE", "yolo", id="an unknown mode"),
         pytest.param("WORKLOAD_TIMEZONE", "Mars/Base", id="an unknown zone"),
         pytest.param("PROMETHEUS_URL", "prometheus:9090", id="an address without its scheme"),
-        ("PIQC_PAIR_RATIO", ".5.5"),
-        ("PIQC_PAIR_RATIO", "1:2:3"),
+        pytest.param("PAIR_RATIO", ".5.5", id="not a ratio"),
+        pytest.param("PAIR_RATIO", "1:2:3", id="a ratio of three"),
     ],
 )
 def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
