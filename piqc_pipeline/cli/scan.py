@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.number import Number
-from piqc_pipeline.cli.scan_outputs import bundles, contribute, keep, say, show, write_bundles
+from piqc_pipeline.cli.scan_outputs import bundles, contribute, keep, save, say, show, write_bundles
 from piqc_pipeline.cli.scan_request import Request, dry_run, understand
 from piqc_pipeline.errors import EXIT_FAILED, EXIT_UNKNOWN_PARTS, EXIT_WASTE_ABOVE_LIMIT, ClusterError, UsageError
 
@@ -110,6 +110,7 @@ def _debug_option(command: Any) -> Any:
 @click.option(
     "--store", metavar="LOCATION", help="Keep the scan in this history store; else PIQC_HISTORY_STORE, else nowhere."
 )
+@click.option("--save", is_flag=True, help="Keep what was read in DATA_DIR/facts, for `piqc train` and `piqc plan`.")
 @click.option("--push-url", metavar="URL", help="POST the facts bundle to this address; a failed push is exit 1.")
 @click.option("--push-token-file", type=_FILE, metavar="FILE", help="File with the bearer token for --push-url.")
 @click.option("--api-key", hidden=True)
@@ -209,6 +210,8 @@ def _deliver(request: Request, results: "list[ScanResult]") -> int:
         write_bundles(found, outputs)
     if store:
         keep(results, found, store)
+    if given["save"]:
+        save(results[0].snapshot, request.settings.data_dir)
     if outputs.benchmarks:
         contribute(results, outputs, given["contribute_url"], request.options.timeout_seconds)
     if given["push_url"]:

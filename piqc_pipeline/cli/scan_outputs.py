@@ -12,6 +12,7 @@ from piqc_pipeline.errors import HistoryError, OutputUnwritable
 
 if TYPE_CHECKING:
     from piqc_pipeline.facts.bundle import FactsBundle
+    from piqc_pipeline.facts.snapshot import ClusterSnapshot
     from piqc_pipeline.report.scan_result import ScanResult
 
 DEFAULT_FOLDER = Path("output")
@@ -143,6 +144,15 @@ def keep(results: "Sequence[ScanResult]", found: "Sequence[FactsBundle]", locati
             append(store, result, bundle.to_json())
     except (HistoryError, OSError) as error:
         say(f"warning: the scan was not kept in the history: {error}")
+
+
+def save(snapshot: "ClusterSnapshot", data_dir: Path) -> None:
+    """Write what was read where training and planning look for it."""
+    from piqc_pipeline.facts.snapshot_file import write_snapshot
+
+    path = data_dir / "facts" / "snapshot.json"
+    write_snapshot(snapshot, path)
+    say(f"wrote {path}")
 
 
 def contribute(results: "Sequence[ScanResult]", outputs: Outputs, url: str | None, timeout_seconds: float) -> None:

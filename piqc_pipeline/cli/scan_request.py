@@ -77,6 +77,8 @@ def _check(given: dict[str, Any]) -> None:
         raise UsageError(
             "--from-dump reads a file and no cluster: leave --kubeconfig, --context and --all-contexts away"
         )
+    if given["save"] and (given["all_contexts"] or not given["aggregate"]):
+        raise UsageError("--save keeps one cluster by workloads: leave --all-contexts and --no-aggregate away")
     if given["all_contexts"] and given["context"]:
         raise UsageError("--all-contexts and --context contradict each other: leave one away")
     if given["all_contexts"] and given["cluster_name"]:

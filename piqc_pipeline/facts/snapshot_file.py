@@ -67,6 +67,7 @@ def read_snapshot(path: Path) -> ClusterSnapshot:
         text = path.read_bytes()
     except OSError as error:
         raise DumpUnreadable(
-            f"cannot read the snapshot {path}: {error.strerror or error}; scan the cluster first"
+            f"cannot read the snapshot {path}: {error.strerror or error}; scan the cluster first "
+            "with `piqc scan --save`"
         ) from error
     return snapshot_from_json(text)

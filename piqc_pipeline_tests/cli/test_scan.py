@@ -17,6 +17,7 @@ from piqc_pipeline.cli.main import COMMANDS, cli
 from piqc_pipeline.cli.scan import completion_command
 from piqc_pipeline.errors import OutputUnwritable, PiqcError, PricesUnreadable, UsageError
 from piqc_pipeline.facts.bundle import bundle_from_json
+from piqc_pipeline.facts.snapshot_file import read_snapshot
 from piqc_pipeline_tests.cli.dump import write_dump
 
 Run = Callable[..., Result]
@@ -61,6 +62,19 @@ def test_json_on_stdout_is_one_report_and_nothing_else(run: Run, dump: Path) -> 
 def test_yaml_says_the_same_as_json(run: Run, dump: Path) -> None:
     text = run("scan", "--from-dump", dump, "--format", "yaml").stdout
     assert yaml.safe_load(text) == json.loads(run("scan", "--from-dump", dump, "--format", "json").stdout)
+
+
+def test_a_saved_scan_is_what_planning_reads(run: Run, dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIQC_DATA_DIR", "kept")
+    assert code(run("scan", "--from-dump", dump, "--save")) == 0
+    assert [one.id for one in read_snapshot(Path("kept/facts/snapshot.json")).workloads] == [
+        "cluster/inference/Deployment/llm"
+    ]
+
+
+def test_pods_in_place_of_workloads_are_not_saved(run: Run, dump: Path) -> None:
+    result = run("scan", "--from-dump", dump, "--save", "--no-aggregate")
+    assert isinstance(result.exception, UsageError)
 
 
 def test_the_default_is_a_table(run: Run, dump: Path) -> None:
