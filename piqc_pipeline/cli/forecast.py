@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
-from piqc_pipeline.cli.workloads import last_inventory, short_name
+from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
 
     from piqc_pipeline.forecast.series import series_from_history
 
-    now = settings.clock()
+    now, found = settings.clock(), ""
     start = now - timedelta(days=settings.train_days)
     if settings.history_file is not None:
         from piqc_pipeline.history.files import FileSource
@@ -110,11 +110,13 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
     else:
         from piqc_pipeline.history.store import open_store
 
-        frame = open_store(settings.store_location()).read(start, now)
+        store = open_store(settings.store_location())
+        frame = store.read(start, now)
+        found = newest_row(store) if frame.is_empty() else ""
     series = series_from_history(frame)
     if not series:
         raise UsageError(
-            f"no history to train on between {start:%Y-%m-%d} and {now:%Y-%m-%d %H:%M} UTC: materialize "
+            f"no history to train on between {start:%Y-%m-%d} and {now:%Y-%m-%d %H:%M} UTC{found}: materialize "
             "gpu_utilization, or import a file with `piqc history import`"
         )
     return series
@@ -123,7 +125,7 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
 def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, entry in candidate.workloads.items():
         figures = {model: score.get(LAST_DAY_30M) for model, score in entry.scores.items()}
         rows.append(
@@ -147,21 +149,24 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="30-minute error over the last 24 h, points of utilization")
+    table = Table(title="MAE of 30-minute forecasts over the last 24 h, points of utilization")
     for title in ("workload", "accepted", *(MODEL_LABELS[model] for model in COMPARED), "coverage"):
         is_name = title == "workload"
         table.add_column(title, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
     for row in rows:
-        errors: Any = row["mae_pp"]
+        # Points need ready replicas, which a plain file of load has not; demand's own unit still tells.
+        errors, mark = (row["mae_pp"], "") if _in_points(row) else (row["mae_demand"], " r")
         coverage: Any = row["coverage_q90"]
         table.add_row(
             Text(short_name(str(row["workload"]))),
             "yes" if row["accepted"] else "no",
-            *(_cell(errors.get(model)) for model in COMPARED),
+            *(_cell(errors.get(model)) + mark for model in COMPARED),
             "?" if coverage is None else f"{coverage:.0%}",
         )
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(table)
+    if not all(_in_points(row) for row in rows):
+        console.print("r: replicas, where it is not known how many were ready")
     for row in rows:
         reasons: Any = row["reasons"]
         if reasons:
@@ -170,6 +175,10 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
             console.print(Text(f"{row['workload']} has drifted: {row['drift']}"))
     for name, reason in candidate.failed.items():
         console.print(Text(f"{name} has no forecast: {reason}"))
+
+
+def _in_points(row: dict[str, Any]) -> bool:
+    return any(value is not None for value in row["mae_pp"].values())
 
 
 def _cell(value: float | None) -> str:
@@ -202,18 +211,18 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="predicted load")
-    for title in ("workload", "until (UTC)", "median", "q90", "peak q90", "unit", "accepted"):
+    units = ", ".join(sorted({row["unit"] for row in rows}))
+    table = Table(title=f"predicted load in {units}" if units else "predicted load")
+    for title in ("workload", "at (UTC)", "median", "q90", "peak q90", "accepted"):
         numeric = title in ("median", "q90", "peak q90")
-        table.add_column(title, justify="right" if numeric else "left", no_wrap=title == "workload", overflow="fold")
+        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         shown = row["predicted"] or {}
-        figures = (f"{shown[key]:.3g}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
+        figures = (f"{shown[key]:.2f}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
         table.add_row(
             Text(short_name(row["workload"])),
-            row["until"][:16].replace("T", " "),
+            row["until"][5:16].replace("T", " "),
             *figures,
-            row["unit"],
             "yes" if row["accepted"] else "no",
         )
     console = Console()

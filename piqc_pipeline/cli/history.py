@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, cast
 import click
 
 from piqc_pipeline.cli.number import Number
-from piqc_pipeline.cli.workloads import last_inventory, short_name
+from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def profile_command(form: str, workloads: Sequence[str], days: int | None, store
     found = load_profile(opened.read(start, now, ids), settings.workload_timezone)
     if not found.profiles:
         raise HistoryError(
-            f"no history is stored in {opened.location} since {start:%Y-%m-%d}: run `piqc history fetch`"
+            f"no history is stored in {opened.location} since {start:%Y-%m-%d}{newest_row(opened)}: run "
+            "`piqc history fetch` or `piqc history import`; --days looks further back"
         )
     if form == "csv":
         click.echo(found.to_csv(), nl=False)

@@ -164,9 +164,13 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=None, show_lines=False)
-    for heading in ("workload", "now", "peak", "at (UTC)", "min", "max", "decided by", "why"):
-        table.add_column(heading, overflow="fold")
+    from piqc_pipeline.cli.demo import BINDING
+
+    table = Table(title=f"replicas of the next {hours:g} h", title_justify="left")
+    for heading in ("workload", "now", "peak", "at (UTC)", "limits", "decided by"):
+        count = heading in ("now", "peak", "limits")
+        table.add_column(heading, justify="right" if count else "left", no_wrap=heading == "workload", overflow="fold")
+    reasons = []
     for plan in fleet.plans:
         step, limits = plan.now, plan.limits
         peak = max(plan.steps, key=lambda entry: entry.replicas, default=None)
@@ -175,14 +179,16 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
             str(step.replicas) if step else "-",
             str(peak.replicas) if peak else "-",
             f"{peak.ts:%m-%d %H:%M}" if peak else "-",
-            str(limits.min_replicas),
-            str(limits.max_replicas),
-            step.binding if step else "-",
-            step.explain if step and plan.accepted else "stays reactive: " + "; ".join(plan.reasons),
+            f"{limits.min_replicas}-{limits.max_replicas}",
+            BINDING[step.binding] if step and plan.accepted else "observed alone",
         ]
         table.add_row(*(Text(cell) for cell in cells))
+        why = step.explain if step and plan.accepted else "stays reactive: " + "; ".join(plan.reasons)
+        reasons.append(Text(f"{limits.namespace}/{limits.name}: {why}"))
     console = Console()
     console.print(table)
+    for reason in reasons:
+        console.print(reason)
     for plan in fleet.plans:
         for short in plan.shortfalls:
             console.print(Text(f"capacity shortfall: {short.explain}"))

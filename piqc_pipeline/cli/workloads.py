@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from piqc_pipeline.history.inventory import WorkloadInventory
+    from piqc_pipeline.history.table import HistoryStore
     from piqc_pipeline.settings import Settings
 
 
@@ -14,6 +15,12 @@ def last_inventory(settings: "Settings") -> "tuple[WorkloadInventory, ...]":
 
     snapshot = settings.data_dir / "facts" / "snapshot.json"
     return inventory_from_snapshot(read_snapshot(snapshot), settings.capacity_rates) if snapshot.is_file() else ()
+
+
+def newest_row(store: "HistoryStore") -> str:
+    """Words for a message that found no rows: where the newest one is, which may be old; nothing of an empty store."""
+    newest = store.newest()
+    return "" if newest is None else f" (its newest row ends {newest:%Y-%m-%d %H:%M} UTC)"
 
 
 def short_name(workload: str) -> str:

@@ -1,13 +1,15 @@
 """What the command line knows of workloads."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from piqc_pipeline.cli.workloads import last_inventory, short_name
+from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
 from piqc_pipeline.facts.snapshot_file import write_snapshot
+from piqc_pipeline.history.store import open_store
 from piqc_pipeline.settings import load_settings
+from piqc_pipeline_tests.history.rows import rows
 from piqc_pipeline_tests.waste.clusters import workload
 
 
@@ -30,3 +32,11 @@ def test_measured_rates_are_known_wherever_a_file_is_read(tmp_path) -> None:
     (tmp_path / "facts").mkdir()
     write_snapshot(snapshot, tmp_path / "facts" / "snapshot.json")
     assert [entry.capacity_rate_per_replica for entry in last_inventory(settings)] == [4.0]
+
+
+def test_a_message_of_old_rows_says_how_old(tmp_path) -> None:
+    store = open_store(str(tmp_path / "history.duckdb"))
+    assert newest_row(store) == ""
+    start = datetime(2025, 1, 6, tzinfo=UTC)
+    store.replace(start, start + timedelta(days=1), rows([0.5], start=start))
+    assert newest_row(store) == " (its newest row ends 2025-01-06 00:05 UTC)"
