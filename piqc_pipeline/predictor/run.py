@@ -91,10 +91,10 @@ def serve(
 
 
 def clock_from(settings: Settings) -> Callable[[], datetime]:
-    """The machine's clock; or one that starts at `PIQC_NOW` and then runs."""
-    if settings.now is None:
+    """The machine's clock; or one that starts at `PIQC_NOW`, or at the end of the demo's data, and then runs."""
+    if settings.now is None and settings.cluster != "demo":
         return lambda: datetime.now(UTC)
-    first, started = settings.now, time.monotonic()
+    first, started = settings.clock(), time.monotonic()
     return lambda: first + timedelta(seconds=time.monotonic() - started)
 
 

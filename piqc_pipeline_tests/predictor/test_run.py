@@ -9,10 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
+
+from piqc_pipeline.predictor.run import clock_from
+from piqc_pipeline.settings import DEMO_NOW, load_settings
 
 PIQC = str(Path(sys.executable).with_name("piqc"))
 
@@ -75,3 +79,7 @@ def test_process_imports_neither_prophet_nor_frames_nor_dagster() -> None:
     program = "import sys, piqc_pipeline.predictor.run as _; print([m for m in sys.argv[1:] if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_on_the_demo_the_clock_starts_where_its_data_end() -> None:
+    assert clock_from(load_settings(cluster="demo"))() - DEMO_NOW < timedelta(minutes=1)
