@@ -1,7 +1,6 @@
 """`piqc demo`: the whole pipeline on the shipped input; what did it find, and where does it lie?"""
 
 import os
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +16,8 @@ DAGSTER_YAML = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
 """For a DAGSTER_HOME that has none: nothing is sent, no pop-up; the project's own folder has more."""
 BETA_WARNING = "ignore:Parameter `backfill_policy`"
 """Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines."""
+SUPERSEDED_WARNING = "ignore:Function `dev_command`"
+"""Dagster would rather have `dg dev`, which is for projects of its own layout."""
 DEMO_DIR = Path("piqc-demo")
 PLAN_HOURS = (0, 1, 2, 3, 4, 5)
 BINDING = {
@@ -72,14 +73,12 @@ def _start_ui(home: Path, data_dir: Path, port: int) -> None:
         "DAGSTER_HOME": str(home),
         "PIQC_CLUSTER": "demo",
         "PIQC_DATA_DIR": str(data_dir.absolute()),
-        "PYTHONWARNINGS": BETA_WARNING,
+        "PYTHONWARNINGS": f"{BETA_WARNING},{SUPERSEDED_WARNING}",
     }
     click.echo(f"Dagster's UI opens at http://127.0.0.1:{port} (Ctrl-C ends it)", err=True)
     command = [sys.executable, "-m", "dagster", "dev", "-m", "piqc_pipeline.definitions", "-p", str(port)]
-    try:
-        raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
-    except KeyboardInterrupt:
-        raise SystemExit(0) from None
+    # In this process's place: who ends `piqc` by its PID ends Dagster with it, and leaves no server behind.
+    os.execve(sys.executable, command, environment)
 
 
 class _progress:
