@@ -18,6 +18,7 @@ lint: .venv/installed
 
 # uv installs the lock; its own pinned entry is taken from the lock first.
 .venv/installed: requirements.lock pyproject.toml
+	@echo "installing $$(grep -c == requirements.lock) packages into .venv; two minutes, more over a slow network"
 	$(PYTHON) -m venv .venv
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.lock
 	$(BIN)/pip install --quiet --require-hashes -r .venv/uv.lock
