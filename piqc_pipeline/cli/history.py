@@ -112,7 +112,7 @@ def fetch_command(
             settings.bucket_seconds,
             now,
             force=force,
-            on_days=lambda count: advance(count, days),
+            on_day=lambda: advance(1, days),
         )
     for warning in done.warnings:
         click.echo(f"piqc: {warning}", err=True)

@@ -32,13 +32,12 @@ def fill(
     now: datetime,
     *,
     force: bool = False,
-    days_at_once: int = 2,
-    on_days: Callable[[int], None] | None = None,
+    on_day: Callable[[], None] | None = None,
 ) -> Filled:
     """Fetch `[start, end)` and replace it in the store; buckets that have not ended at `now` are left for later.
 
-    Each step of a few days is fetched whole and replaced in one transaction. When a later step fails, the earlier ones
-    are stored and running the range again completes it.
+    Each day is fetched whole and replaced in one transaction. When a later one fails, the earlier ones are stored and
+    running the range again completes it.
 
     Args:
         store: Where rows go.
@@ -49,8 +48,7 @@ def fill(
         bucket_seconds: Width of a bucket.
         now: The present.
         force: Let emptier answers replace fuller rows.
-        days_at_once: Days fetched and written together.
-        on_days: Called with the number of days done by each step.
+        on_day: Called when a day is done.
 
     Raises:
         PartitionInFuture: The range begins after `now`.
@@ -62,15 +60,13 @@ def fill(
         )
     end = min(end, floor_to(now, bucket_seconds))
     written, kept, warnings = 0, 0, list[str]()
-    days = days_between(start, end)
-    for position in range(0, len(days), days_at_once):
-        some = days[position : position + days_at_once]
-        first, last = max(start, some[0]), min(end, some[-1] + timedelta(days=1))
+    for day in days_between(start, end):
+        first, last = max(start, day), min(end, day + timedelta(days=1))
         fetched = source.fetch(first, last, inventory, bucket_seconds)
         outcome: Replaced = store.replace(first, last, fetched.frame, force=force)
         written += outcome.rows_written
         kept += outcome.rows_kept
         warnings += [*fetched.warnings, *outcome.warnings]
-        if on_days is not None:
-            on_days(len(some))
+        if on_day is not None:
+            on_day()
     return Filled(written, kept, tuple(dict.fromkeys(warnings)))

@@ -45,17 +45,17 @@ def test_a_source_that_dies_in_the_middle_leaves_whole_days_and_the_next_run_com
     store = open_store(tmp_path / "h.duckdb")
     end = DAY + timedelta(days=3)
     with pytest.raises(PrometheusError):
-        fill(store, Constant(NEXT_DAY), DAY, end, (), 3600, end, days_at_once=1)
+        fill(store, Constant(NEXT_DAY), DAY, end, (), 3600, end)
     assert store.read().height == 24
-    fill(store, Constant(), DAY, end, (), 3600, end, days_at_once=1)
+    fill(store, Constant(), DAY, end, (), 3600, end)
     assert store.read().equals(rows([0.5] * 72, step_seconds=3600))
 
 
-def test_progress_is_told_in_days(tmp_path: Path) -> None:
+def test_progress_is_told_day_by_day(tmp_path: Path) -> None:
     done: list[int] = []
-    end = DAY + timedelta(days=5)
-    fill(open_store(tmp_path / "h.duckdb"), Constant(), DAY, end, (), 3600, end, on_days=done.append)
-    assert done == [2, 2, 1]
+    end, store = DAY + timedelta(days=5), open_store(tmp_path / "h.duckdb")
+    fill(store, Constant(), DAY, end, (), 3600, end, on_day=lambda: done.append(store.read().height))
+    assert done == [24, 48, 72, 96, 120]
 
 
 def test_what_is_filled_twice_or_in_overlapping_ranges_is_the_same(tmp_path: Path) -> None:
