@@ -77,11 +77,12 @@ class FakePrometheus(BaseHTTPRequestHandler):
         for i in range(self.workloads):
             metric = {"__name__": "workload:gpu_demand:replicas", "namespace": "inference", "workload": f"w{i:04d}"}
             if "start" in query:
-                stamps = range(int(query["start"]), int(query["end"]) + 1, int(query["step"]))
+                stamps = range(round(float(query["start"])), round(float(query["end"])) + 1, int(query["step"]))
                 rows.append({"metric": metric, "values": [[at, "3"] for at in stamps]})
             else:
                 rows.append({"metric": metric, "value": [float(query["time"]), "3"]})
-        body = json.dumps({"status": "success", "data": {"resultType": "x", "result": rows}}).encode()
+        kind = "matrix" if "start" in query else "vector"
+        body = json.dumps({"status": "success", "data": {"resultType": kind, "result": rows}}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -180,12 +181,12 @@ def resident_mib(pid: int) -> float:
 
 def wait_until_live(port: int) -> None:
     """Until every workload follows live demand."""
-    for _ in range(1200):
+    for _ in range(600):
         page = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/workloads", timeout=30))
         if all(row["status"] == "ok" for row in page["workloads"]):
             return
         time.sleep(0.5)
-    raise SystemExit("the predictor did not move every workload to live demand within 10 minutes")
+    raise SystemExit("the predictor did not move every workload to live demand within five minutes")
 
 
 def measure(workloads: int, seconds: float) -> dict[str, float]:
