@@ -38,9 +38,12 @@ def state(kube: Kube, namespace: str, images: Images) -> Iterator[str]:
     stateful |= {"kind": "StatefulSet"}
     stateful["spec"]["serviceName"] = "embed"
     tools = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tool"}, "data": {"nvidia-smi": NVIDIA_SMI}}
-    kube.apply(tools, deployment("chat", 2, chat), stateful, deployment("greedy", 1, greedy), namespace=namespace)
+    kube.apply(tools, deployment("chat", 2, chat), stateful, namespace=namespace)
     kube.rolled_out(namespace, "deployment/chat")
     kube.rolled_out(namespace, "statefulset/embed")
+    # Only now: it asks for the whole node, and would get it if it came first.
+    kube.apply(deployment("greedy", 1, greedy), namespace=namespace)
+    until(lambda: kube.get("pods", "-n", namespace)["items"], lambda pods: len(pods) == 4, 60, "the greedy pod")
     _still(kube)
     yield namespace
 
