@@ -1,6 +1,5 @@
 """What does one call of `piqc scan` mean? Options, settings and files checked before any cluster is touched."""
 
-import math
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -63,9 +62,6 @@ def _check(given: dict[str, Any]) -> None:
         value = given[name]
         if value is not None and not 0 <= value <= MAX_USD_PER_HOUR:
             raise UsageError(f"{option} {value:g} cannot be meant: give USD per accelerator and hour, 0 or more")
-    for name in ("fail_on_waste", "timeout", "deadline"):
-        if given[name] is not None and not math.isfinite(given[name]):
-            raise UsageError(f"--{name.replace('_', '-')} {given[name]:g} cannot be meant: give a number")
     if given["prometheus_url"]:
         from piqc_pipeline.settings import prometheus_address
 

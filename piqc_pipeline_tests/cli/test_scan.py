@@ -180,8 +180,6 @@ def test_an_unconfigured_scan_names_the_kubeconfig_and_the_demo(run: Run) -> Non
         pytest.param(("--gpu-cost", "-5"), id="negative-price"),
         pytest.param(("--node-cost", "nan"), id="price-that-is-no-number"),
         pytest.param(("--gpu-cost", "1e300"), id="price-beyond-any"),
-        pytest.param(("--fail-on-waste", "nan"), id="limit-that-is-no-number"),
-        pytest.param(("--deadline", "nan"), id="deadline-that-is-no-number"),
         pytest.param(("--combined",), id="combined-without-a-folder"),
         pytest.param(("--contribute-url", "https://example.invalid"), id="address-without-a-record"),
         pytest.param(("--push-token-file", "t"), id="token-without-an-address"),
@@ -206,7 +204,15 @@ def test_the_cluster_of_ids_is_the_one_that_is_named(run: Run, dump: Path, optio
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--workers", "0"), ("--timeout", "0"), ("--deadline", "-1"), ("--format", "xml")]
+    "arguments",
+    [
+        ("--workers", "0"),
+        ("--timeout", "0"),
+        ("--deadline", "-1"),
+        ("--deadline", "nan"),
+        ("--fail-on-waste", "nan"),
+        ("--format", "xml"),
+    ],
 )
 def test_values_out_of_range_are_usage_errors(run: Run, dump: Path, arguments: tuple[str, str]) -> None:
     assert isinstance(run("scan", "--from-dump", dump, *arguments).exception, click.UsageError)
