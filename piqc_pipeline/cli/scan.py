@@ -189,8 +189,8 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
         except KeyboardInterrupt:
             if not snapshots:
                 raise
-            snapshot = unread(context, INTERRUPTED)
-        interrupted = any(entry.why == INTERRUPTED for entry in snapshot.unknown)
+            snapshot = replace(unread(context, INTERRUPTED), interrupted=True)
+        interrupted = snapshot.interrupted
         if snapshot.cluster in {one.cluster for one in snapshots}:
             say(f"context {context} names the cluster {snapshot.cluster} again; it is counted once")
             continue

@@ -36,7 +36,7 @@ class PermissionCheck:
 
 def needed(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Every permission that a scan with these options uses; nothing is asked."""
-    from piqc_pipeline.cluster.listing import ALL_LISTINGS, NODES, PODS, USAGE
+    from piqc_pipeline.cluster.listings import ALL_LISTINGS, NODES, PODS, USAGE
 
     rows = [
         _row("list", listing.resource, "required" if listing in (NODES, PODS) else "optional", listing.effect)
@@ -121,7 +121,7 @@ def _review(server: "ApiServer", row: PermissionCheck) -> PermissionCheck:
 
 def _try(server: "ApiServer", row: PermissionCheck, plural: str, group: str, sub: str) -> PermissionCheck:
     from piqc_pipeline.cluster.kubernetes import ReadFailed
-    from piqc_pipeline.cluster.listing import ALL_LISTINGS
+    from piqc_pipeline.cluster.listings import ALL_LISTINGS
 
     listing = next((item for item in ALL_LISTINGS if (item.plural, item.group) == (plural, group)), None)
     if sub or (listing is None and plural != "namespaces"):

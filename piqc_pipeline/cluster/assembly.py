@@ -33,6 +33,7 @@ from piqc_pipeline.facts.snapshot import (
     ClusterSnapshot,
     Node,
     Pod,
+    Subject,
     Unknown,
     Workload,
 )
@@ -150,7 +151,7 @@ class Assembly:
         if offered:
             vendors = {pool.vendor for pool in offered}
             pools = [pool for pool in pools if pool.vendor not in vendors or pool.allocatable_units] + offered
-            unknown = [entry for entry in unknown if not entry.what.startswith("number of accelerators")]
+            unknown = [entry for entry in unknown if entry.about != "node capacity"]
         elif in_use:
             pools = [
                 replace(pool, resource=sorted(in_use)[0], allocatable_units=pool.capacity_units, note=None)
@@ -339,17 +340,17 @@ def _pod_meta(item: ControllerObject) -> Meta:
 
 def aggregated(pods: Iterable[Pod]) -> list[Unknown]:
     """One entry a reason that a read of pods failed, so that a thousand pods do not make a thousand lines."""
-    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    groups: dict[tuple[str, str, Subject | None], list[str]] = defaultdict(list)
     for pod in pods:
         entries = [*pod.unknown, *(pod.runtime.unknown if pod.runtime else ())]
         for entry in entries:
             if entry.read_failed:
                 what = entry.what.partition(" of pod ")[0].partition(" held by pod ")[0]
-                groups[(what, entry.why)].append(f"{pod.namespace}/{pod.name}")
+                groups[(what, entry.why, entry.about)].append(f"{pod.namespace}/{pod.name}")
     found = []
-    for (what, why), names in sorted(groups.items()):
+    for (what, why, about), names in sorted(groups.items(), key=lambda one: one[0][:2]):
         whose = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods ({names[0]}, …)"
-        found.append(Unknown(f"{what} of {whose}", why, read_failed=True))
+        found.append(Unknown(f"{what} of {whose}", why, read_failed=True, about=about))
     return found
 
 

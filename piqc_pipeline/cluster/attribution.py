@@ -21,22 +21,22 @@ def attribute(pod: Pod, told: Told, node: Node | None, note: Callable[[Pod], Unk
     if pod.visible_devices is not None and pod.holds:
         seen = printable(pod.visible_devices, 60)
         why = f"it sees devices of its node (NVIDIA_VISIBLE_DEVICES={seen}) without a request"
-        unknown.append(Unknown(f"accelerators that pod {pod.namespace}/{pod.name} uses", why))
+        unknown.append(Unknown(f"accelerators that pod {pod.namespace}/{pod.name} uses", why, about="devices seen"))
     readings = _own(pod, told.readings, unknown)
     where = f"{pod.namespace}/{pod.name}"
     holds = pod.holds and bool(pod.requests) and pod.phase == "Running"
     if holds and not any(reading.utilization_pct is not None for reading in readings):
-        if not any(entry.what.startswith(("utilization", "accelerators")) for entry in unknown):
+        if not any(entry.about in ("utilization", "devices seen") for entry in unknown):
             entry = _silent(where, readings) if readings else note(pod)
             unknown += [entry] if entry else []
     elif holds:
         missing = sum(reading.utilization_pct is None for reading in readings)
         expected = _devices(pod)
         if missing:
-            unknown.append(Unknown(f"utilization of {missing} accelerators of pod {where}", "their tool prints none"))
+            unknown.append(_unused(f"{missing} accelerators of pod {where}", "their tool prints none"))
         if expected is not None and len(readings) < expected:
             text = f"{len(readings)} of the {int(expected)} accelerators that it holds were seen"
-            unknown.append(Unknown(f"utilization of {int(expected) - len(readings)} accelerators of pod {where}", text))
+            unknown.append(_unused(f"{int(expected) - len(readings)} accelerators of pod {where}", text))
     reading = told.runtime
     return replace(
         pod,
@@ -67,8 +67,8 @@ def _own(pod: Pod, readings: tuple[AcceleratorReading, ...], unknown: list[Unkno
     if len(same) == 1:
         return readings[: int(expected)]
     unknown.append(
-        Unknown(
-            f"utilization of pod {pod.namespace}/{pod.name}",
+        _unused(
+            f"pod {pod.namespace}/{pod.name}",
             f"it sees {len(readings)} accelerators and holds {int(expected)}; which are its own is not told",
         )
     )
@@ -77,6 +77,8 @@ def _own(pod: Pod, readings: tuple[AcceleratorReading, ...], unknown: list[Unkno
 
 def _silent(where: str, readings: tuple[AcceleratorReading, ...]) -> Unknown:
     why = "its tool prints none; under MIG it does not exist there, and DCGM's GR_ENGINE_ACTIVE tells it"
-    return Unknown(
-        f"utilization of pod {where}", why if readings[0].source == "exec" else "no metric of it has a value"
-    )
+    return _unused(f"pod {where}", why if readings[0].source == "exec" else "no metric of it has a value")
+
+
+def _unused(whose: str, why: str) -> Unknown:
+    return Unknown(f"utilization of {whose}", why, about="utilization")

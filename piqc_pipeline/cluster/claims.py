@@ -125,7 +125,10 @@ class Claims:
             requests.append(PodRequest(UNREAD_CLAIM, None))
             unknown.append(
                 Unknown(
-                    f"accelerators of claim {claim_name} held by pod {where}", reason, read_failed=self.claims is None
+                    f"accelerators of claim {claim_name} held by pod {where}",
+                    reason,
+                    read_failed=self.claims is None,
+                    about="devices held",
                 )
             )
         return ClaimedDevices(tuple(requests), tuple(unknown))

@@ -1,4 +1,7 @@
-"""What is read of a cluster, in which lists, and what does a failed one make unknown? One paginated pass over each."""
+"""How is a cluster read? One paginated pass over each list; what a failed one makes unknown is told.
+
+Which lists there are belongs to `listings.py`.
+"""
 
 import contextlib
 import threading
@@ -11,6 +14,19 @@ import msgspec
 
 from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped, decode_page
+from piqc_pipeline.cluster.listings import (
+    AUTOSCALERS,
+    CLAIMS,
+    CONTROLLERS,
+    MONITORS,
+    NODES,
+    PODS,
+    QUOTAS,
+    SERVICES,
+    SLICES,
+    USAGE,
+    Listing,
+)
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
@@ -26,115 +42,7 @@ from piqc_pipeline.cluster.surroundings import (
 )
 from piqc_pipeline.cluster.workers import aside, run_all
 from piqc_pipeline.errors import CredentialsRefused
-from piqc_pipeline.facts.snapshot import Unknown
-
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""ReplicaSets carry the whole pod template, one for each old revision; only their owners matter here."""
-
-
-@dataclass(frozen=True)
-class Listing:
-    """One list of a scan.
-
-    Attributes:
-        plural: Resource name, as RBAC writes it with `group`.
-        effect: What is unknown where it cannot be read.
-    """
-
-    kind: str
-    group: str
-    versions: tuple[str, ...]
-    plural: str
-    item: type[Any]
-    effect: str
-    accept: str = "application/json"
-
-    def path(self, version: str) -> str:
-        """URL path of the list over all namespaces."""
-        return f"/api/{version}/{self.plural}" if not self.group else f"/apis/{self.group}/{version}/{self.plural}"
-
-    @property
-    def resource(self) -> str:
-        """`deployments.apps`, as RBAC and kubectl name it."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-
-NODES = Listing("Node", "", ("v1",), "nodes", NodeObject, "capacity, unallocated accelerators and prices")
-PODS = Listing("Pod", "", ("v1",), "pods", PodObject, "workloads, and which accelerators are free")
-CONTROLLERS = (
-    Listing("Deployment", "apps", ("v1",), "deployments", ControllerObject, "wanted replicas and age of Deployments"),
-    Listing("ReplicaSet", "apps", ("v1",), "replicasets", ControllerObject, "owners of pods", accept=METADATA_ONLY),
-    Listing("StatefulSet", "apps", ("v1",), "statefulsets", ControllerObject, "replicas and age of StatefulSets"),
-    Listing("DaemonSet", "apps", ("v1",), "daemonsets", ControllerObject, "replicas and age of DaemonSets"),
-    Listing("Job", "batch", ("v1",), "jobs", ControllerObject, "owners and age of Jobs"),
-    Listing("CronJob", "batch", ("v1",), "cronjobs", ControllerObject, "age of CronJobs"),
-    Listing(
-        "LeaderWorkerSet",
-        "leaderworkerset.x-k8s.io",
-        ("v1", "v1alpha1"),
-        "leaderworkersets",
-        ControllerObject,
-        "replicas and age of LeaderWorkerSets",
-    ),
-    Listing("RayCluster", "ray.io", ("v1", "v1alpha1"), "rayclusters", ControllerObject, "owners of Ray clusters"),
-    Listing("RayService", "ray.io", ("v1", "v1alpha1"), "rayservices", ControllerObject, "age of RayServices"),
-    Listing(
-        "InferenceService",
-        "serving.kserve.io",
-        ("v1beta1",),
-        "inferenceservices",
-        ControllerObject,
-        "age of InferenceServices",
-    ),
-    Listing(
-        "LLMInferenceService",
-        "serving.kserve.io",
-        ("v1alpha1", "v1alpha2"),
-        "llminferenceservices",
-        ControllerObject,
-        "age of LLMInferenceServices",
-    ),
-)
-SERVICES = Listing("Service", "", ("v1",), "services", ServiceObject, "which workloads are scraped")
-AUTOSCALERS = (
-    Listing(
-        "HorizontalPodAutoscaler", "autoscaling", ("v2",), "horizontalpodautoscalers", AutoscalerObject, "autoscaling"
-    ),
-    Listing("ScaledObject", "keda.sh", ("v1alpha1",), "scaledobjects", AutoscalerObject, "autoscaling by KEDA"),
-)
-MONITORS = (
-    Listing(
-        "ServiceMonitor",
-        "monitoring.coreos.com",
-        ("v1",),
-        "servicemonitors",
-        MonitorObject,
-        "which workloads are scraped",
-    ),
-    Listing(
-        "PodMonitor", "monitoring.coreos.com", ("v1",), "podmonitors", MonitorObject, "which workloads are scraped"
-    ),
-)
-CLAIMS = Listing(
-    "ResourceClaim",
-    "resource.k8s.io",
-    ("v1", "v1beta2", "v1beta1"),
-    "resourceclaims",
-    ClaimObject,
-    "devices held by claims",
-)
-SLICES = Listing(
-    "ResourceSlice",
-    "resource.k8s.io",
-    ("v1", "v1beta2", "v1beta1"),
-    "resourceslices",
-    SliceObject,
-    "devices offered by DRA",
-)
-QUOTAS = Listing("ResourceQuota", "", ("v1",), "resourcequotas", QuotaObject, "how much a namespace may still take")
-USAGE = Listing("PodMetrics", "metrics.k8s.io", ("v1beta1",), "pods", UsageObject, "CPU use of pods")
-ALL_LISTINGS = (NODES, PODS, *CONTROLLERS, SERVICES, *AUTOSCALERS, *MONITORS, CLAIMS, SLICES, QUOTAS, USAGE)
-BY_KIND = {listing.kind: listing for listing in ALL_LISTINGS}
+from piqc_pipeline.facts.snapshot import Subject, Unknown
 
 
 class _Group(msgspec.Struct):
@@ -204,6 +112,8 @@ class Reader:
         self._lock = threading.Lock()
         self._served: frozenset[str] | None = None
         self._unread_pods = False
+        self._done: set[Listing] = set()
+        """Lists that ended, with an answer or without; the others were still running when the scan was stopped."""
 
     def read(self, step: Callable[[int, int], None]) -> ClusterObjects:
         """All lists.
@@ -239,10 +149,11 @@ class Reader:
         why = self.server.deadline.why_over()
         if why is None:
             return
-        if self.found.nodes is None and not any(entry.what.startswith("nodes:") for entry in self.found.unknown):
-            self.found.unknown.append(Unknown("nodes: " + NODES.effect, why, read_failed=True))
-        if self.found.pods is None and not any(entry.what.startswith("pods:") for entry in self.found.unknown):
-            self.found.unknown.append(Unknown("pods: " + PODS.effect, why, read_failed=True))
+        told = {entry.about for entry in self.found.unknown}
+        unread = [listing for listing in (NODES, PODS, *AUTOSCALERS) if listing not in self._done]
+        for listing in unread:
+            if listing.subject not in told:
+                self._say(f"{listing.plural}: {listing.effect}", why, listing.subject)
 
     def _read_replicas(self) -> None:
         """Wanted replicas of ReplicaSets without a Deployment that own pods which matter; lists of metadata lack them.
@@ -267,7 +178,7 @@ class Reader:
             body = self.server.read(path, {"fieldSelector": f"metadata.name={meta.name}"})
             found = [one for one in decode_page(body, ControllerObject).items if one.metadata.name == meta.name]
         except ReadFailed as failure:
-            self._say(f"wanted replicas of ReplicaSet {meta.namespace}/{meta.name}", failure.why)
+            self._say(f"wanted replicas of ReplicaSet {meta.namespace}/{meta.name}", failure.why, "other objects")
             return
         for one in found:
             item.spec = one.spec
@@ -276,6 +187,7 @@ class Reader:
         try:
             nodes = self.server.every(NODES.path("v1"), NodeObject)
             self._tell_broken(NODES, NODES.path("v1"))
+            self._done.add(NODES)
             self.found.nodes = nodes if nodes or not self.server.broken[NODES.path("v1")] else None
         except ReadFailed as failure:
             self._lost(NODES, failure)
@@ -283,6 +195,7 @@ class Reader:
     def _pods(self) -> None:
         try:
             self.found.pods = self._kept_pods(PODS.path("v1"))
+            self._done.add(PODS)
             return
         except ReadFailed as failure:
             if failure.status != 403:
@@ -305,7 +218,11 @@ class Reader:
         broken = self.server.broken.get(path, 0)
         if not broken:
             return
-        self._say(f"{broken} of the {listing.plural}: {listing.effect}", "they are not as Kubernetes objects are")
+        self._say(
+            f"{broken} of the {listing.plural}: {listing.effect}",
+            "they are not as Kubernetes objects are",
+            listing.subject,
+        )
         if listing is PODS:
             self._unread_pods = True
 
@@ -324,17 +241,19 @@ class Reader:
             except ReadFailed as failure:
                 unread.append(name)
                 if name in self.namespaces or not self.namespaces:
-                    self._say(f"pods in namespace {name}", f"{failure.why}; grant `list pods` there")
+                    self._say(f"pods in namespace {name}", f"{failure.why}; grant `list pods` there", "pods")
         if len(unread) >= len(names) and (not names or "*" not in unread):
             self._lost(PODS, refused)
             return
         self.found.pods = kept
+        self._done.add(PODS)
         self.found.unread_namespaces = tuple(unread)
         if unread:
             self._say(
                 "which accelerators are free",
                 f"pods of {'other namespaces' if unread == ['*'] else f'{len(unread)} namespaces'} cannot be listed "
                 f"({refused.why}); grant `list pods` cluster-wide",
+                "pods",
             )
 
     def _task(self, listing: Listing, keep: Callable[[list[Any]], None]) -> Callable[[], None]:
@@ -346,6 +265,7 @@ class Reader:
                         self._name(items, listing, version)
                     keep(items)
                     self._tell_broken(listing, listing.path(version))
+                    self._done.add(listing)
                     return
                 except ReadFailed as failure:
                     absent = self._served is not None and listing.group and listing.group not in self._served
@@ -357,6 +277,7 @@ class Reader:
         return run
 
     def _absent(self, listing: Listing) -> None:
+        self._done.add(listing)
         with self._lock:
             if listing in MONITORS:
                 self.found.monitors.setdefault(listing.kind, [])
@@ -408,13 +329,16 @@ class Reader:
         self.found.quotas = items
 
     def _lost(self, listing: Listing, failure: ReadFailed) -> None:
+        self._done.add(listing)
         if listing in MONITORS:
             with self._lock:
                 self.found.monitors[listing.kind] = None
         advice = f"; grant `list {listing.resource}`" if failure.status == 403 else ""
         named = listing.resource if listing is USAGE else listing.plural
-        self._say(f"{named}: {listing.effect}", f"cannot list {listing.resource}: {failure.why}{advice}")
+        self._say(
+            f"{named}: {listing.effect}", f"cannot list {listing.resource}: {failure.why}{advice}", listing.subject
+        )
 
-    def _say(self, what: str, why: str) -> None:
+    def _say(self, what: str, why: str, about: Subject | None = None) -> None:
         with self._lock:
-            self.found.unknown.append(Unknown(what, why, read_failed=True))
+            self.found.unknown.append(Unknown(what, why, read_failed=True, about=about))

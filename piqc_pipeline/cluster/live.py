@@ -85,9 +85,12 @@ def _read(
         prometheus = Prometheus(replace(options.prometheus, timeout_seconds=seconds), server.deadline)
     prober = assembly.ask(answers, server.deadline, progress, prometheus)
     if (reason := server.deadline.why_over()) is not None:
-        assembly.unknown.append(Unknown("figures of pods that were not asked yet", reason, read_failed=True))
+        assembly.unknown.append(
+            Unknown("figures of pods that were not asked yet", reason, read_failed=True, about="utilization")
+        )
     assembly.unknown += answers.refusals()
-    return assembly.finish(prober.told, lambda pod: _silence(pod, options, answers, prober))
+    found = assembly.finish(prober.told, lambda pod: _silence(pod, options, answers, prober))
+    return replace(found, interrupted=server.deadline.stop.is_set())
 
 
 def _version(server: ApiServer) -> str | None:
@@ -107,13 +110,14 @@ def _silence(pod: Pod, options: ScanOptions, answers: "LiveAnswers", prober: Pro
     """Why a pod that holds accelerators has no utilization."""
     what = f"utilization of pod {pod.namespace}/{pod.name}"
     if (reason := answers.server.deadline.why_over()) is not None:
-        return Unknown(what, reason, read_failed=True)
+        return Unknown(what, reason, read_failed=True, about="utilization")
     problem = prober.exporter_problems.get(pod.node or "")
     exporter = f"the exporter on its node: {problem.why}" if problem else "no exporter's metrics name it"
     failed = problem is not None and problem.failed
     if not options.allow_exec:
-        return Unknown(what, f"{exporter}; exec is switched off", read_failed=failed)
-    return Unknown(what, f"{exporter}; no tool for its accelerators runs in it", read_failed=failed)
+        return Unknown(what, f"{exporter}; exec is switched off", read_failed=failed, about="utilization")
+    why = f"{exporter}; no tool for its accelerators runs in it"
+    return Unknown(what, why, read_failed=failed, about="utilization")
 
 
 class LiveAnswers:
@@ -140,7 +144,7 @@ class LiveAnswers:
         """Namespaces whose pods may not be asked by exec."""
         why = f"{_NO_EXEC}; grant `create pods/exec`, or give DCGM metrics"
         return [
-            Unknown(f"utilization by exec in namespace {namespace}", why, read_failed=True)
+            Unknown(f"utilization by exec in namespace {namespace}", why, read_failed=True, about="utilization")
             for namespace in sorted(self._no_exec)
         ]
 

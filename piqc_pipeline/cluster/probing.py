@@ -94,7 +94,8 @@ class Prober:
         try:
             self.take_devices(aside(prometheus.devices, self.deadline))
         except ReadFailed as failure:
-            self.unknown.append(Unknown("accelerators by Prometheus", failure.why, read_failed=True))
+            what = "accelerators by Prometheus"
+            self.unknown.append(Unknown(what, failure.why, read_failed=True, about="utilization"))
         except Stopped:
             return
 
@@ -113,7 +114,8 @@ class Prober:
             keys = [question.key for question in lacking]
             found = aside(lambda: prometheus.engines(keys, now), self.deadline)
         except ReadFailed as failure:
-            self.unknown.append(Unknown("engine metrics by Prometheus", failure.why, read_failed=True))
+            what = "engine metrics by Prometheus"
+            self.unknown.append(Unknown(what, failure.why, read_failed=True, about="engine metrics"))
             return
         except Stopped:
             return
@@ -233,7 +235,8 @@ class Prober:
             return
         why = reply.why if reply is not None else "its health page says that it is not healthy"
         where = f"{question.target.namespace}/{question.target.pod}"
-        entry = Unknown(f"engine metrics of pod {where}", why, read_failed=bool(reply and reply.failed))
+        failed = bool(reply and reply.failed)
+        entry = Unknown(f"engine metrics of pod {where}", why, read_failed=failed, about="engine metrics")
         self.told[question.key].runtime = metrics.Reading(EngineRuntime(healthy, "none", unknown=(entry,)))
 
     def _scrape_again(self, question: Question) -> None:
@@ -294,12 +297,17 @@ class Prober:
             if reply.text is not None or reply.failed:
                 break
         if reply.text is None:
-            told.unknown.append(Unknown(f"utilization of pod {where}", reply.why, read_failed=reply.failed))
+            what = f"utilization of pod {where}"
+            told.unknown.append(Unknown(what, reply.why, read_failed=reply.failed, about="utilization"))
             return ()
         listing = plugin.read_tool(reply.text)
-        told.unknown += [Unknown(f"accelerators of pod {where}", f"{tool.name}: {text}") for text in listing.problems]
+        told.unknown += [
+            Unknown(f"accelerators of pod {where}", f"{tool.name}: {text}", about="devices seen")
+            for text in listing.problems
+        ]
         if not listing.readings and not listing.problems:
-            told.unknown.append(Unknown(f"utilization of pod {where}", f"{tool.name} lists no accelerator"))
+            why = f"{tool.name} lists no accelerator"
+            told.unknown.append(Unknown(f"utilization of pod {where}", why, about="utilization"))
         return listing.readings
 
 

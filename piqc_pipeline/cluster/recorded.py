@@ -22,7 +22,8 @@ from piqc_pipeline.cluster.assembly import Assembly
 from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.engines.runtime import Source
 from piqc_pipeline.cluster.kubernetes import Deadline
-from piqc_pipeline.cluster.listing import BY_KIND, CONTROLLERS, ClusterObjects
+from piqc_pipeline.cluster.listing import ClusterObjects
+from piqc_pipeline.cluster.listings import BY_KIND, CONTROLLERS
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.redact import printable
@@ -85,7 +86,8 @@ def read(path: Path, now: datetime, cluster_name: str | None, options: ScanOptio
 
 
 def _silence(pod: Pod) -> Unknown:
-    return Unknown(f"utilization of pod {pod.namespace}/{pod.name}", "the recording holds no answer of it")
+    what = f"utilization of pod {pod.namespace}/{pod.name}"
+    return Unknown(what, "the recording holds no answer of it", about="utilization")
 
 
 def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjects:
@@ -232,7 +234,8 @@ def _complete(found: ClusterObjects, seen: set[str]) -> None:
         if not present:
             listing = BY_KIND[kind]
             why = f"the recording holds no {listing.plural}"
-            found.unknown.append(Unknown(f"{listing.plural}: {listing.effect}", why, read_failed=True))
+            what = f"{listing.plural}: {listing.effect}"
+            found.unknown.append(Unknown(what, why, read_failed=True, about=listing.subject))
     for kind in ("ServiceMonitor", "PodMonitor"):
         if seen & {"ServiceMonitor", "PodMonitor"}:
             found.monitors.setdefault(kind, [])

@@ -74,7 +74,9 @@ def held(pod: PodObject, registry: Registry, claims: Claims, pools: Sequence[Acc
         plugin = registry.plugin_of(key)
         if number is None or plugin is None:
             requests.append(PodRequest(key, None))
-            unknown.append(Unknown(f"{key} held by pod {_name(pod)}", "the quantity in its spec is no count"))
+            unknown.append(
+                Unknown(f"{key} held by pod {_name(pod)}", "the quantity in its spec is no count", about="devices held")
+            )
         else:
             requests.append(plugin.request(key, number, pools))
     if pod.spec.resource_claims:
@@ -85,7 +87,9 @@ def held(pod: PodObject, registry: Registry, claims: Claims, pools: Sequence[Acc
         requests += registry.annotated(pod)
         unknown += [
             Unknown(
-                f"{request.resource} held by pod {_name(pod)}", "its annotation gives memory, not a share of a card"
+                f"{request.resource} held by pod {_name(pod)}",
+                "its annotation gives memory, not a share of a card",
+                about="devices held",
             )
             for request in requests
             if request.units is None

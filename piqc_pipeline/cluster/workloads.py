@@ -166,9 +166,11 @@ def build_workload(
     if summed is not None:
         unknown += summed.unknown
     if described.revisions > 1:
-        unknown.append(Unknown(f"one model of {key}", f"{described.revisions} revisions of it run at the same time"))
+        why = f"{described.revisions} revisions of it run at the same time"
+        unknown.append(Unknown(f"one model of {key}", why, about="model"))
     if engine.name != "unknown" and model.name is None and model.served_name is None:
-        unknown.append(Unknown(f"model of {key}", "neither its arguments, its environment nor its answers name one"))
+        why = "neither its arguments, its environment nor its answers name one"
+        unknown.append(Unknown(f"model of {key}", why, about="model"))
     template = described.template
     container = described.view.container if described.view else None
     return Workload(

@@ -4,7 +4,6 @@ Dollars and hardware come from the waste report, which states its own facts (`Su
 fact that is not known is left out, with its reason (`inventory.py`); a required one has a row in `factErrors` too.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -260,8 +259,7 @@ class _WorkloadFacts:
     def _autoscaling(self) -> None:
         scaler = self._workload.autoscaler
         unread = not self._snapshot.autoscalers_read or any(
-            entry.read_failed and re.search("autoscal|scaledobject", entry.what.lower())
-            for entry in self._snapshot.unknown
+            entry.read_failed and entry.about in ("autoscalers", None) for entry in self._snapshot.unknown
         )
         if scaler is None and unread:
             return

@@ -12,6 +12,27 @@ from piqc_pipeline.facts.taints import Toleration
 
 Confidence = Literal["high", "medium", "low"]
 Sharing = Literal["none", "mig", "time-slicing", "mps", "fraction"]
+Subject = Literal[
+    "nodes",
+    "pods",
+    "autoscalers",
+    "other objects",
+    "node capacity",
+    "devices held",
+    "devices seen",
+    "utilization",
+    "engine metrics",
+    "requests running",
+    "cache use",
+    "tokens",
+    "model",
+    "parameters",
+    "product",
+    "memory",
+    "age",
+    "placement",
+]
+"""What programs need to tell apart among the figures that are unknown."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +43,14 @@ class Unknown:
         what: The figure and its object, for instance `price of NVIDIA-X1 on node gpu-3`.
         why: One clause, for instance `not in the price table; add it with --prices`.
         read_failed: True when a read failed or was refused (exit code 3), False when nothing could have told (exit 0).
+        about: What is unknown, for programs: they compare this, never the words of `what`. None where no program asks,
+            and in files of the versions that had no such field: a failed read without it may have hidden anything.
     """
 
     what: str
     why: str
     read_failed: bool = False
+    about: Subject | None = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +392,8 @@ class ClusterSnapshot:
     """Quotas on accelerators and on the number of pods, in order; None where ResourceQuotas were not read."""
     signs: ObservabilitySigns = field(default_factory=ObservabilitySigns)
     server_version: str | None = None
+    interrupted: bool = False
+    """True where the user stopped the scan, and what was read until then is here."""
     unknown: tuple[Unknown, ...] = ()
 
     @property

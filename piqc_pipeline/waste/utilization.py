@@ -46,8 +46,9 @@ def measure(workload: Workload, pods: Sequence[Pod], held: Sequence[Held], unkno
     total = sum(reasons.values())
     if reasons:
         what = f"utilization of {workload.id}" if not measured else f"utilization of {total} pod(s) of {workload.id}"
-        refused = any(entry.read_failed and "utilization" in entry.what for pod in pods for entry in pod.unknown)
-        unknown.append(Unknown(what, joined(reasons), read_failed=refused))
+        lost = [entry for pod in pods for entry in pod.unknown if entry.read_failed]
+        refused = any(entry.about in ("utilization", None) for entry in lost)
+        unknown.append(Unknown(what, joined(reasons), read_failed=refused, about="utilization"))
     return measured
 
 
@@ -58,7 +59,7 @@ def _utilization_of(pod: Pod, parts: Sequence[Held]) -> tuple[Measured | None, s
     source, readings = _best_source(pod)
     values = [reading.utilization_pct for reading in readings if reading.utilization_pct is not None]
     if not values:
-        reason = next((entry.why for entry in pod.unknown if "utilization" in entry.what), None)
+        reason = next((entry.why for entry in pod.unknown if entry.about == "utilization"), None)
         return None, reason or "no source states it"
     devices = sum(part.holding.units or 0 for part in parts) or float(len(values))
     if len(values) > devices:

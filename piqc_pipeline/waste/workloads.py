@@ -45,7 +45,9 @@ def workload_figures(
     """
     unknown: list[Unknown] = []
     if not any(pod.holds for pod in pods):
-        unknown.append(Unknown(f"use, tokens and fit of {workload.id}", "none of its pods stands on a node"))
+        unknown.append(
+            Unknown(f"use, tokens and fit of {workload.id}", "none of its pods stands on a node", about="placement")
+        )
         return _nothing_placed(workload, now, unknown)
     usd = _usd_per_hour(workload, held, unknown)
     measured = measure(workload, pods, held, unknown)
@@ -107,13 +109,14 @@ def _unstated(workload: Workload, held: Sequence[Held]) -> Iterable[Unknown]:
     elif model.parameters_total is None:
         named = model.name or model.served_name
         why = "its name states no size that can be relied on" if named else "the model is unknown"
-        yield Unknown(f"parameters of {workload.id}", why)
+        yield Unknown(f"parameters of {workload.id}", why, about="parameters")
     elif model.parameters_active is None:
-        yield Unknown(f"active parameters of {workload.id}", "how many experts a token meets is unknown")
+        why = "how many experts a token meets is unknown"
+        yield Unknown(f"active parameters of {workload.id}", why, about="parameters")
     if held and not any(part.pool and part.pool.product for part in held):
-        yield Unknown(f"accelerator of {workload.id}", why_unpriced(held[0]))
+        yield Unknown(f"accelerator of {workload.id}", why_unpriced(held[0]), about="product")
     if workload.created_at is None:
-        yield Unknown(f"age of {workload.id}", "its owner does not say when it was made")
+        yield Unknown(f"age of {workload.id}", "its owner does not say when it was made", about="age")
 
 
 def _of_itself(workload: Workload, pods: Sequence[Pod]) -> list[Unknown]:
@@ -125,7 +128,7 @@ def _of_itself(workload: Workload, pods: Sequence[Pod]) -> list[Unknown]:
 def told_by_pod(pod: Pod) -> list[Unknown]:
     """What one pod did not tell and its workload says in sum; single figures that an engine left out stay apart."""
     engine = pod.runtime.unknown if pod.runtime is not None else ()
-    return [*pod.unknown, *(entry for entry in engine if entry.what.startswith("engine metrics of pod"))]
+    return [*pod.unknown, *(entry for entry in engine if entry.about == "engine metrics")]
 
 
 def _age_hours(workload: Workload, now: datetime) -> float | None:
@@ -277,7 +280,7 @@ def _fit(
     )
     gib = memory.get((smallest.holding.node, smallest.holding.resource))
     if gib is None:
-        unknown.append(Unknown(f"fit of {workload.id}", "the memory of its accelerators is unknown"))
+        unknown.append(Unknown(f"fit of {workload.id}", "the memory of its accelerators is unknown", about="memory"))
         return None, None
     pool = smallest.pool
     per_replica = workload.gpus_per_replica or max(part.holding.units or 0 for part in held) or 1.0

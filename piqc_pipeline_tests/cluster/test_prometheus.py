@@ -18,7 +18,7 @@ from piqc_pipeline.prometheus import client as prometheus_client
 from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Script
 from piqc_pipeline_tests.cluster.clusters import pods
-from piqc_pipeline_tests.cluster.test_live import live
+from piqc_pipeline_tests.cluster.scanning import live
 from piqc_pipeline_tests.prometheus.guarded import PASSWORD, TENANT, USER, guarded_prometheus
 
 EXPORTER = {"pod": "nvidia-dcgm-exporter-w", "namespace": "gpu-operator", "container": "nvidia-dcgm-exporter"}

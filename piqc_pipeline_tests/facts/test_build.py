@@ -105,8 +105,11 @@ def test_autoscaling_is_told_only_where_autoscalers_could_be_read() -> None:
     assert values(bundle_of(none), "c/inference/Deployment/w")["autoscaling.enabled"] is False
     recorded = replace(none, autoscalers_read=False)
     assert "autoscaling.enabled" not in values(bundle_of(recorded), "c/inference/Deployment/w")
-    refused = replace(none, unknown=(Unknown("horizontalpodautoscalers", "forbidden", read_failed=True),))
-    assert "autoscaling.enabled" not in values(bundle_of(refused), "c/inference/Deployment/w")
+    for lost in (Unknown("x", "forbidden", read_failed=True, about="autoscalers"), Unknown("anything", "?", True)):
+        refused = replace(none, unknown=(lost,))
+        assert "autoscaling.enabled" not in values(bundle_of(refused), "c/inference/Deployment/w")
+    other = replace(none, unknown=(Unknown("autoscaling of nodes", "forbidden", True, about="other objects"),))
+    assert values(bundle_of(other), "c/inference/Deployment/w")["autoscaling.enabled"] is False
 
 
 def test_a_pending_pod_has_its_own_object_with_what_is_free() -> None:

@@ -15,6 +15,7 @@ from piqc_pipeline.facts.snapshot import (
     Latency,
     ModelIdentity,
     Pod,
+    Unknown,
     Workload,
 )
 from piqc_pipeline.waste import assess, load_prices
@@ -139,3 +140,13 @@ def test_reasons_are_those_of_the_workload_itself() -> None:
     nothing = workload(is_inference=False, engine=EngineIdentity("unknown", 0.0, "low"))
     assert reasons(nothing)["obs.tps.avg"] == "no inference engine was recognized"
     assert reasons(workload())["obs.vllm.requestsRunning"] == "its engine's metrics were not read"
+
+
+def test_a_reason_is_found_by_what_it_is_about_and_not_by_its_words() -> None:
+    named = Unknown("utilization of model of age of w", "its tool hangs", about="utilization")
+    words = Unknown("engine metrics of pod p", "a sentence that nobody asked about")
+    given = workload(runtime=RUNTIME, unknown=(words, named))
+    reasons = {key: row.why for row in found(given, pod("p", "n", 1)).missing for key in row.keys}
+    assert reasons["obs.gpu.temperatureC"] == "its tool hangs"
+    assert "its tool hangs" not in (reasons["model.name"], reasons.get("k8s.ageHours"))
+    assert words.why not in reasons.values()

@@ -107,3 +107,13 @@ def test_a_failed_write_leaves_the_older_file_and_no_rest(tmp_path: Path) -> Non
     with pytest.raises(OutputUnwritable):
         write_snapshot(SNAPSHOT, tmp_path / "snapshot.json")
     assert [entry.name for entry in tmp_path.iterdir()] == ["snapshot.json"]
+
+
+def test_a_snapshot_of_a_version_without_subjects_is_read_and_one_with_them_is_read_there() -> None:
+    told = replace(SNAPSHOT, unknown=(Unknown("scaledobjects", "forbidden", True, about="autoscalers"),))
+    text = snapshot_to_json(told)
+    assert b'{"what":"scaledobjects","why":"forbidden","read_failed":true,"about":"autoscalers"}' in text
+    older = text.replace(b',"about":"autoscalers"', b"").replace(b'"interrupted":false,', b"")
+    assert snapshot_from_json(older).unknown == (Unknown("scaledobjects", "forbidden", True),)
+    newer = text.replace(b'"interrupted":false', b'"interrupted":false,"something_later":1')
+    assert snapshot_from_json(newer) == told

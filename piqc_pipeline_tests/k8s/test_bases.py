@@ -74,7 +74,7 @@ OPTIONAL_ROLES = ("rbac/exec", "rbac/pods-proxy", "rbac/services-proxy")
 
 def test_roles_grant_what_a_scan_reads_and_nothing_else() -> None:
     from piqc_pipeline.cluster.access import needed
-    from piqc_pipeline.cluster.listing import ALL_LISTINGS
+    from piqc_pipeline.cluster.listings import ALL_LISTINGS
     from piqc_pipeline.cluster.options import ScanOptions
 
     def granted(base: str) -> set[tuple[str, str]]:

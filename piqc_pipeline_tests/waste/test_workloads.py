@@ -56,7 +56,7 @@ def test_a_lost_device_is_told() -> None:
 
 
 def test_a_refused_read_is_marked_as_one() -> None:
-    refused = Unknown("utilization of pod inference/a", "exec is forbidden", read_failed=True)
+    refused = Unknown("utilization of pod inference/a", "exec is forbidden", read_failed=True, about="utilization")
     found = figures([pod("a", "n", 1, unknown=(refused,))])
     (entry,) = [entry for entry in found.unknown if entry.what.startswith("utilization")]
     assert (entry.why, entry.read_failed) == ("exec is forbidden", True)

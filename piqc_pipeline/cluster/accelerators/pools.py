@@ -114,6 +114,7 @@ def missing_pool(node: NodeObject, pool: AcceleratorPool, count: int | None, unk
                 f"number of accelerators on node {node.metadata.name}",
                 f"its labels name {pool.product or pool.vendor}, but it offers none and no label or machine type says "
                 "how many",
+                about="node capacity",
             )
         )
     if node.status.capacity is None and node.status.allocatable is None:

@@ -11,7 +11,7 @@ from typing import Literal
 from piqc_pipeline.cluster.engines.names import HISTOGRAMS, TIMES, Names, names_of, with_figures_named
 from piqc_pipeline.cluster.exposition import Page
 from piqc_pipeline.cluster.histograms import Buckets, add_buckets, count, latency, quantile, read_buckets, since
-from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Unknown
+from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Subject, Unknown
 
 Source = Literal["exec", "proxy", "pod-ip", "prometheus", "recorded", "none"]
 
@@ -69,9 +69,9 @@ def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
         return None
     unknown: list[Unknown] = []
     seconds = scrape.seconds if scrape.seconds and scrape.seconds >= MIN_WINDOW_SECONDS else None
-    running = _gauge(page, names.running, math.inf, f"requests running of {where}", unknown)
+    running = _gauge(page, names.running, math.inf, f"requests running of {where}", unknown, "requests running")
     waiting = _gauge(page, names.waiting, math.inf, f"requests waiting of {where}", unknown)
-    cache = _gauge(page, names.kv_ratio, 1.0, f"KV cache use of {where}", unknown)
+    cache = _gauge(page, names.kv_ratio, 1.0, f"KV cache use of {where}", unknown, "cache use")
     buckets, sums, windowed = _histograms(scrape, names, seconds)
     hits = _hits(scrape, names)
     generation = _rate(
@@ -251,14 +251,16 @@ def _rate(
         return None
     figure = f"generated tokens per second of {where}"
     if scrape.earlier is None or seconds is None:
-        unknown.append(Unknown(figure, "its counter was read once, and a rate needs two reads"))
+        unknown.append(Unknown(figure, "its counter was read once, and a rate needs two reads", about="tokens"))
         return None
     earlier = scrape.earlier.total(*counters)
     if earlier is None or later < earlier:
-        unknown.append(Unknown(figure, "its counter began again between two reads"))
+        unknown.append(Unknown(figure, "its counter began again between two reads", about="tokens"))
         return None
     if later == earlier and running:
-        unknown.append(Unknown(figure, f"its counter stood still for {seconds:.1f} s although requests run"))
+        unknown.append(
+            Unknown(figure, f"its counter stood still for {seconds:.1f} s although requests run", about="tokens")
+        )
         return None
     return (later - earlier) / seconds
 
@@ -286,12 +288,14 @@ def _hit_percent(hits: tuple[float, float] | None, page: Page, names: Names) -> 
     return 100 * math.fsum(values) / len(values)
 
 
-def _gauge(page: Page, names: tuple[str, ...], most: float, what: str, unknown: list[Unknown]) -> list[float] | None:
+def _gauge(
+    page: Page, names: tuple[str, ...], most: float, what: str, unknown: list[Unknown], about: Subject | None = None
+) -> list[float] | None:
     """A gauge of every rank and model; None where there is none, or where one says what cannot be, which is told."""
     values = [sample.value for sample in page.get(*names)]
     odd = next((value for value in values if not (0 <= value <= most and math.isfinite(value))), None)
     if odd is not None:
-        unknown.append(Unknown(what, f"the engine says {'NaN' if math.isnan(odd) else f'{odd:g}'}"))
+        unknown.append(Unknown(what, f"the engine says {'NaN' if math.isnan(odd) else f'{odd:g}'}", about=about))
     return values if values and odd is None else None
 
 
