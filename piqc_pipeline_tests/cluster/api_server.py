@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass
 class Script:
-    """What one pod answers: to commands by program, to pages by `PORT/path`."""
+    """What one pod answers: to commands by all their words or by program, to pages by `PORT/path`."""
 
     programs: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     pages: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -212,7 +212,8 @@ class ApiServerDouble:
                 await asyncio.wait_for(socket.receive(), 30)
             return socket
         usual = ("", f'exec: "{command[0]}": executable file not found in $PATH', 127)
-        out, err, code = script.programs.get(command[0].rpartition("/")[2], usual)
+        usual = script.programs.get(command[0].rpartition("/")[2], usual)
+        out, err, code = script.programs.get(" ".join(command), usual)
         data = out.encode()
         size = script.chunk or max(1, len(data))
         for start in range(0, len(data), size):

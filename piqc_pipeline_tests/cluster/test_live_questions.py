@@ -1,7 +1,9 @@
 """What pods, exporters and ConfigMaps are asked in a scan of a small API server, and what if they may not be."""
 
+import json
 from pathlib import Path
 
+from piqc_pipeline.cluster.accelerators.nvidia_smi import OLDER_COMMANDS
 from piqc_pipeline_tests.cluster.api_server import ApiServerDouble, Fault, Script
 from piqc_pipeline_tests.cluster.clusters import VLLM, container, node, pod, pods, smi
 from piqc_pipeline_tests.cluster.scanning import PAGE, failures, live
@@ -174,3 +176,22 @@ def test_only_configmap_keys_that_say_something_of_the_model_are_read(api: ApiSe
     api.items[1] = pod("p", [container(env=[variable("LOG_LEVEL", "level")])])
     live(api, tmp_path, allow_exec=False, collect_runtime=False)
     assert api.count("/configmaps/") == 0
+
+
+def test_a_driver_that_knows_no_mig_is_asked_once_more_without_it(api: ApiServerDouble, tmp_path: Path) -> None:
+    refusal = 'Field "mig.mode.current" is not a valid field to query.\n'
+    older = "0, GPU-aaaa1111, Tesla V100-SXM2-16GB, P0, 16160, 900, 35, 10, 40, 80.5, 300\n"
+    for name in ("llm-abc-0", "llm-abc-1"):
+        programs = {"nvidia-smi": (refusal, "", 2), " ".join(OLDER_COMMANDS[0]): (older, "", 0)}
+        api.scripts[f"inference/{name}"] = Script(programs)
+    (reading,) = pods(live(api, tmp_path, collect_runtime=False))["llm-abc-0"].readings
+    assert (reading.product, reading.utilization_pct, reading.memory_total_mib) == ("Tesla V100-SXM2-16GB", 35, 16160)
+    assert len(api.commands) == 4
+
+
+def test_a_container_with_amd_smi_alone_is_read(api: ApiServerDouble, tmp_path: Path) -> None:
+    gpu = {"gpu": 0, "usage": {"gfx_activity": {"value": 42, "unit": "%"}}}
+    api.items = [node("n0", None, None, extra={"amd.com/gpu": "8"}), pod("p", [container(resource="amd.com/gpu")])]
+    api.scripts["inference/p"] = Script({"sh": (json.dumps([gpu]), "", 0)})
+    (reading,) = pods(live(api, tmp_path, collect_runtime=False))["p"].readings
+    assert (reading.utilization_pct, reading.signal) == (42.0, "gfx_activity")

@@ -7,9 +7,9 @@ one of its 8 compute dies).
 import re
 from dataclasses import replace
 
+from piqc_pipeline.cluster.accelerators import amd_smi, rocm_smi
 from piqc_pipeline.cluster.accelerators.plugin import Inventory, Listing, Tool
 from piqc_pipeline.cluster.accelerators.pools import PlainPlugin
-from piqc_pipeline.cluster.accelerators.rocm_smi import COMMANDS, read_json
 from piqc_pipeline.cluster.objects import NodeObject
 
 _PARTITIONS = {"spx": 1.0, "dpx": 2.0, "tpx": 3.0, "qpx": 4.0, "cpx": 8.0}
@@ -25,10 +25,10 @@ _MODE_LABELS = ("amd.com/gpu.compute-memory-partition", "amd.com/gpu.compute-par
 
 
 class Amd(PlainPlugin):
-    """AMD GPUs, with rocm-smi."""
+    """AMD GPUs, with rocm-smi, and amd-smi where a container has that one only."""
 
     vendor = "amd"
-    tool: Tool | None = Tool("rocm-smi", COMMANDS)
+    tool: Tool | None = Tool("rocm-smi", (*rocm_smi.COMMANDS, *amd_smi.COMMANDS))
     pattern = _KEY
 
     def product(self, node: NodeObject) -> str | None:
@@ -62,5 +62,6 @@ class Amd(PlainPlugin):
         return Inventory(tuple(pools), found.unknown)
 
     def read_tool(self, output: str) -> Listing:
-        """The GPUs that rocm-smi listed."""
-        return read_json(output)
+        """The GPUs that rocm-smi or amd-smi listed."""
+        found = rocm_smi.read_json(output)
+        return found if found.readings else amd_smi.read_json(output) if '"gpu"' in output else found

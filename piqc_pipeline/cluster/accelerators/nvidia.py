@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from piqc_pipeline.cluster.accelerators import fractions, mig
-from piqc_pipeline.cluster.accelerators.nvidia_smi import COMMANDS, read_csv
+from piqc_pipeline.cluster.accelerators.nvidia_smi import COMMANDS, OLDER_COMMANDS, REFUSAL, read_csv
 from piqc_pipeline.cluster.accelerators.plugin import Inventory, Listing, Tool
 from piqc_pipeline.cluster.accelerators.pools import (
     MAX_DEVICES,
@@ -41,7 +41,7 @@ class Nvidia:
     """NVIDIA GPUs, under every name that a device plugin gives them."""
 
     vendor = "nvidia"
-    tool: Tool | None = Tool("nvidia-smi", COMMANDS)
+    tool: Tool | None = Tool("nvidia-smi", COMMANDS, REFUSAL, OLDER_COMMANDS)
 
     def owns(self, resource: str) -> bool:
         """`nvidia.com/gpu`, MIG slices, renamed shares, passed-through devices, and keys of fractional schedulers."""

@@ -28,6 +28,9 @@ _QUERY = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
 PATHS = ("nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi", "/usr/bin/nvidia-smi")
 """Where it is: in the path; on GKE, whose nodes mount it there; elsewhere."""
 COMMANDS = tuple((path, *_QUERY) for path in PATHS)
+REFUSAL = "is not a valid field to query"
+OLDER_COMMANDS = tuple(tuple(word.replace("mig.mode.current", "pstate") for word in command) for command in COMMANDS)
+"""Drivers before 450 know no MIG, and refuse the query; `pstate` (`P0`) takes its place, and is never `Enabled`."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}(?:\.[0-9]{1,9})?(?:\s*(?:%|MiB|W|C|MB))?")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F/-]{4,64}")

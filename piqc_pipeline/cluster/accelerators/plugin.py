@@ -57,11 +57,15 @@ class Tool:
     """A command that lists a vendor's accelerators inside a pod.
 
     Attributes:
-        commands: Tried in this order until one prints something that can be read.
+        commands: Tried in this order until one prints something.
+        refusal: Words by which an older release refuses what it is asked for.
+        older: What such a release is asked for instead, once, in place of the command that it refused.
     """
 
     name: str
     commands: tuple[tuple[str, ...], ...] = field(default=())
+    refusal: str = ""
+    older: tuple[tuple[str, ...], ...] = ()
 
 
 class AcceleratorPlugin(Protocol):

@@ -1,6 +1,7 @@
 """What did rocm-smi print? Its JSON, of any ROCm release. Never an exception, never a guess.
 
-All values are strings; the entry `system` is no card; ids such as `N/A` are no keys.
+All values are strings; the entry `system` is no card; ids such as `N/A` are no keys. `GFX Activity` and `Memory
+Activity` are counters since the driver was loaded (2469071528 on a card that is 10 % busy), and no percentages.
 """
 
 import re
@@ -29,7 +30,7 @@ COMMANDS = (("rocm-smi", *_ARGUMENTS), ("/opt/rocm/bin/rocm-smi", *_ARGUMENTS))
 _CARD = re.compile(r"card([0-9]{1,3})")
 _RAW_ID = re.compile(r"0x[0-9a-fA-F]+")
 _MIB = 1024 * 1024
-_NO_WATTS = 65535
+NO_WATTS = 65535
 _BYTES = re.compile(r"[0-9]{1,16}")
 
 
@@ -60,6 +61,7 @@ def _reading(index: str, card: dict[str, str]) -> AcceleratorReading:
         index=index,
         product=_name(card),
         utilization_pct=percent(card.get("gpu use (%)", "")),
+        memory_bandwidth_pct=_first_percent(card, "gpu memory read/write activity (%)", "gpu memory use (%)"),
         memory_used_mib=_mib(card.get("vram total used memory (b)", "")),
         memory_total_mib=_mib(card.get("vram total memory (b)", "")),
         power_watts=_first(card, "average graphics package power (w)", "current socket graphics package power (w)"),
@@ -85,7 +87,12 @@ def _mib(text: str) -> float | None:
 def _first(card: dict[str, str], *keys: str) -> float | None:
     """The first of these cells that holds watts; 65535 is what the firmware writes where it has none."""
     values = (amount(card.get(key, "")) for key in keys)
-    return next((value for value in values if value is not None and value < _NO_WATTS), None)
+    return next((value for value in values if value is not None and value < NO_WATTS), None)
+
+
+def _first_percent(card: dict[str, str], *keys: str) -> float | None:
+    """ROCm 6 renamed the share of time in which the memory was busy."""
+    return next((value for key in keys if (value := percent(card.get(key, ""))) is not None), None)
 
 
 def _temperature(card: dict[str, str]) -> float | None:

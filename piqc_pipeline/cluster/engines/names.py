@@ -164,7 +164,30 @@ _FIGURE_LABELS = {
 """Metrics of Triton's TensorRT-LLM backend that hold several figures, told apart by a label."""
 
 
-def with_figures_named(page: Page) -> Page:
+_SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "pid")
+"""Labels of SGLang's schedulers that work on the same requests: each exports them where the server runs with
+`--enable-metrics-for-all-schedulers` (sgl-project/sglang#7597, #7720), or under context parallelism (#31896). Those of
+another `dp_rank` work on requests of their own."""
+
+
+def figures_of(page: Page) -> Page:
+    """The page with each figure once: several in one metric are named apart, those of one request's ranks are one."""
+    return _ranks_as_one(_named_apart(page))
+
+
+def _ranks_as_one(page: Page) -> Page:
+    """Of SGLang's ranks that export the same requests the largest figure counts."""
+    merged = {}
+    for name, samples in page.samples.items():
+        if name.startswith("sglang") and len(samples) > 1 and any("tp_rank" in sample.labels for sample in samples):
+            largest: dict[frozenset[tuple[str, str]], Sample] = {}
+            for sample in sorted(samples, key=lambda one: (one.usable, one.value if one.usable else 0)):
+                largest[frozenset(item for item in sample.labels.items() if item[0] not in _SAME_REQUESTS)] = sample
+            merged[name] = list(largest.values())
+    return Page({**page.samples, **merged}, page.malformed) if merged else page
+
+
+def _named_apart(page: Page) -> Page:
     """The page with `metric/figure` beside each metric that holds several figures."""
     added: dict[str, list[Sample]] = {}
     for name, label in _FIGURE_LABELS.items():

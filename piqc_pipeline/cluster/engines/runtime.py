@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from piqc_pipeline.cluster.engines.names import HISTOGRAMS, TIMES, Names, names_of, with_figures_named
+from piqc_pipeline.cluster.engines.names import HISTOGRAMS, TIMES, Names, figures_of, names_of
 from piqc_pipeline.cluster.exposition import Page
 from piqc_pipeline.cluster.histograms import Buckets, add_buckets, count, latency, quantile, read_buckets, since
 from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Subject, Unknown
@@ -61,8 +61,8 @@ def read_scrape(scrape: Scrape, source: Source, where: str) -> Reading | None:
         source: How they were read.
         where: The pod, for what stays unknown.
     """
-    earlier = None if scrape.earlier is None else with_figures_named(scrape.earlier)
-    scrape = replace(scrape, later=with_figures_named(scrape.later), earlier=earlier)
+    earlier = None if scrape.earlier is None else figures_of(scrape.earlier)
+    scrape = replace(scrape, later=figures_of(scrape.later), earlier=earlier)
     page = scrape.later
     names = names_of(page)
     if names is None:

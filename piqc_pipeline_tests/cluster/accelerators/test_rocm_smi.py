@@ -47,6 +47,15 @@ def test_newer_releases_name_the_power_otherwise() -> None:
     assert reading.memory_used_mib is None
 
 
+def test_counters_are_no_percentages_and_the_busy_share_of_the_memory_has_two_names() -> None:
+    # A card of ROCm 5 (telegraf's testdata) and one of ROCm 6.
+    older = {"GPU use (%)": "10", "GFX Activity": "2469071528", "GPU memory use (%)": "5"}
+    newer = {"GFX Activity": "408", "GPU Memory Allocated (VRAM%)": "90", "GPU Memory Read/Write Activity (%)": "31"}
+    first, second = read_json(json.dumps({"card0": older, "card1": newer})).readings
+    assert (first.utilization_pct, first.memory_bandwidth_pct) == (10.0, 5.0)
+    assert (second.utilization_pct, second.memory_bandwidth_pct) == (None, 31.0)
+
+
 def test_warnings_around_the_json_are_skipped() -> None:
     text = "WARNING: AMD GPU device(s) is/are in a low-power state.\n" + json.dumps({"card0": MI100}) + "\n"
     assert len(read_json(text).readings) == 1

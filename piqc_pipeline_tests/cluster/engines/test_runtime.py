@@ -150,6 +150,22 @@ def test_ranks_of_sglang_add() -> None:
     assert (found.requests_running, found.kv_cache_usage_pct) == (1.0, 0.0)
 
 
+def test_ranks_of_sglang_that_work_on_the_same_requests_count_once() -> None:
+    # sgl-project/sglang#7720: two pipeline ranks say 192.25 and 192.28 tok/s of the same requests; #31896: 8 x 3.
+    page = "".join(
+        f'sglang:gen_throughput{{model_name="m",pp_rank="{n}",tp_rank="0"}} {value}\n'
+        for n, value in enumerate([192.24507350455715, 192.28060837134453])
+    )
+    page += "".join(f'sglang:num_running_reqs{{model_name="m",pid="{n}",tp_rank="{n}"}} 3\n' for n in range(8))
+    page += "".join(
+        f'sglang:num_queue_reqs{{dp_rank="{n // 2}",tp_rank="{n}"}} {waiting}\n'
+        for n, waiting in enumerate([4, 4, 1, 1])
+    )
+    found = read(page).runtime
+    assert found.generation_tokens_per_second == pytest.approx(192.28, abs=0.01)
+    assert (found.requests_running, found.requests_waiting) == (3.0, 5.0)
+
+
 def test_tgi_and_ray_have_their_own_names() -> None:
     tgi = read("tgi_queue_size 2.0\ntgi_batch_current_size 4.0\n").runtime
     assert (tgi.requests_running, tgi.requests_waiting) == (4.0, 2.0)
