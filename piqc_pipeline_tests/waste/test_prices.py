@@ -153,3 +153,10 @@ def test_a_price_file_that_cannot_be_meant_names_its_row(tmp_path: Path, text: s
 def test_a_missing_price_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PricesUnreadable, match=r"none\.toml"):
         load_prices(tmp_path / "none.toml")
+
+
+def test_a_card_of_two_dies_is_the_die_that_the_device_plugin_counts() -> None:
+    # rocm-smi of an MI250 node: 68702699520 bytes a card, eight cards on four boards.
+    for name in ("AMD_Instinct_MI250", "AMD_Instinct_MI250X_OAM"):
+        product = load_catalog().find(name)
+        assert product is not None and product.memory_gib == pytest.approx(68702699520 / 2**30, abs=0.01)

@@ -53,6 +53,13 @@ from piqc_pipeline.cluster.engines.sizes import model_size, quantization_in_name
         ("moonshotai/Kimi-K2-Instruct", 1000, 32),
         ("zai-org/GLM-4.5", 355, 32),
         ("zai-org/GLM-4.5V", 106, 12),
+        ("zai-org/GLM-4.5-Air-FP8", 106, 12),
+        ("zai-org/GLM-4.6V", 106, 12),
+        ("zai-org/GLM-4.7", 355, 32),
+        ("zai-org/GLM-4.7-Flash", 30, 3),
+        ("zai-org/GLM-5-FP8", 744, 40),
+        ("CohereForAI/c4ai-command-r-08-2024", 32, 32),
+        ("CohereForAI/c4ai-command-r-v01", 35, 35),
         ("intfloat/e5-large-v2", 0.335, 0.335),
         ("intfloat/multilingual-e5-large", 0.56, 0.56),
     ],
@@ -63,9 +70,26 @@ def test_sizes_are_total_for_memory_and_active_for_flops(name: str, total: float
 
 
 @pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("moonshotai/Kimi-K2-Instruct-0905", "fp8"),
+        ("moonshotai/Kimi-K2.5", "int4"),
+        ("moonshotai/Kimi-K2-Thinking", "int4"),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", "fp8"),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512-BF16", None),
+        ("mistralai/Mistral-Large-3-675B-Base-2512", None),
+        ("zai-org/GLM-4.6V-Flash", None),
+    ],
+)
+def test_weights_that_are_published_quantized_are_known_so(name: str, weights: str | None) -> None:
+    assert model_size(name).published_as == weights
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "org/web2b-crm",
+        "zai-org/GLM-4.6V-Flash",
         "user/llama-7b-lora-13b-merge",
         "acme/model-4bit",
         "acme/model-8bit",
