@@ -1,4 +1,4 @@
-"""Which errors a user can meet, and the exit code of each. No logic and no logging belongs here.
+"""Which errors a user can meet, and the exit code of each. No logging belongs here.
 
 Each message is the user's sentence: what failed, on what, what to do.
 
@@ -126,3 +126,13 @@ class TraceUnreadable(ScalingError):
 
 class OutputUnwritable(PiqcError):
     """A result cannot be written; what was stored before is untouched."""
+
+
+def one_line(error: Exception) -> str:
+    """A library's words as they fit into a sentence: on one line, of at most 300 characters."""
+    return " ".join(str(error).split())[:300]
+
+
+def no_folder(location: str) -> OutputUnwritable:
+    """What is said of a place below something that is a file."""
+    return OutputUnwritable(f"cannot write {location}: a part of its path is a file, not a folder")

@@ -1,8 +1,9 @@
 """How does history lie in a folder or object storage, one Parquet object a cluster and day?
 
-What may replace what is decided in `table`; the single DuckDB file is in `store`. Objects are written whole and put
-atomically, so any number of pods may write other clusters and days, and readers never see half a day. Scans go through
-Polars with pushed-down predicates (DuckDB's own S3 extension cannot be had offline); DuckDB queries those frames.
+What may replace what is decided in `table`; the single DuckDB file is in `duckdb_store`. Objects are written whole and
+put atomically, so any number of pods may write other clusters and days, and readers never see half a day. Scans go
+through Polars with pushed-down predicates (DuckDB's own S3 extension cannot be had offline); DuckDB queries those
+frames.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ from urllib.parse import quote
 import polars as pl
 
 from piqc_pipeline.atomic import replacing
-from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew
+from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew, no_folder, one_line
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between, empty_history
 from piqc_pipeline.history.table import (
     FACTS_SCHEMA,
@@ -93,7 +94,7 @@ class ParquetLake:
         DuckDB reads the Parquet files itself and only what the statement needs; those of object storage, which it
         cannot reach offline, are streamed to a temporary folder first, without ever lying in memory.
         """
-        from piqc_pipeline.history.store import query_files
+        from piqc_pipeline.history.duckdb_engine import query_files
 
         named = [table for table in _TABLES if table in sql]
         with tempfile.TemporaryDirectory() as folder:
@@ -286,7 +287,7 @@ class ParquetLake:
                 rows.write_parquet(partial, compression="zstd", compression_level=6)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise OutputUnwritable(
-                f"cannot write {path}: {_one_line(error)}; "
+                f"cannot write {path}: {one_line(error)}; "
                 "free space or allow writing there, what was stored is untouched"
             ) from error
 
@@ -307,11 +308,9 @@ class ParquetLake:
             folder.mkdir(parents=True, exist_ok=True)
             lock = (folder / ".lock").open("w")
         except (FileExistsError, NotADirectoryError) as error:
-            raise OutputUnwritable(
-                f"cannot write {self.location}: a part of its path is a file, not a folder"
-            ) from error
+            raise no_folder(self.location) from error
         except OSError as error:
-            raise OutputUnwritable(f"cannot write {folder}: {_one_line(error)}; make the folder writable") from error
+            raise OutputUnwritable(f"cannot write {folder}: {one_line(error)}; make the folder writable") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -323,7 +322,7 @@ def _collected(rows: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.Data
     except FileNotFoundError:
         return pl.DataFrame(schema=schema)
     except pl.exceptions.PolarsError as error:
-        text = _one_line(error)
+        text = one_line(error)
         if "expanded paths were empty" in text or "not found" in text.lower() or "no such file" in text.lower():
             return pl.DataFrame(schema=schema)
         if "extra column" in text:
@@ -332,9 +331,7 @@ def _collected(rows: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.Data
     except OSError as error:
         if "NoSuchBucket" in str(error):
             raise HistoryError("cannot use the lake: there is no such bucket; create it, or check its name") from error
-        raise HistoryError(
-            f"cannot read the lake: {_one_line(error)}; check its address and the credentials"
-        ) from error
+        raise HistoryError(f"cannot read the lake: {one_line(error)}; check its address and the credentials") from error
 
 
 def _days(places: pl.LazyFrame, start: datetime | None, end: datetime | None) -> pl.LazyFrame:
@@ -356,7 +353,3 @@ def _name(rows: pl.DataFrame) -> str:
     """A name made from the content: writing the same rows again is the same object."""
     digest = hashlib.sha256(rows.write_csv().encode()).hexdigest()[:16]
     return f"{digest}.parquet"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

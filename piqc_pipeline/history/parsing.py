@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from piqc_pipeline.errors import HistoryFileUnreadable
+from piqc_pipeline.errors import HistoryFileUnreadable, one_line
 
 NATIVE_FIGURES = (
     "utilization",
@@ -337,7 +337,6 @@ def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryFileUnreadable:
-    text = " ".join(str(error).split())[:160]
     return HistoryFileUnreadable(
-        f"cannot read {path}: it is cut off or no CSV or Parquet file ({text}); expected {FORMS}"
+        f"cannot read {path}: it is cut off or no CSV or Parquet file ({one_line(error)}); expected {FORMS}"
     )

@@ -1,4 +1,4 @@
-"""Which tables has the DuckDB file, and how did they change? SQL only; connections belong to `store`.
+"""Which tables has the DuckDB file, and how did they change? SQL only; connections belong to `duckdb_store`.
 
 Names of workloads and signals stand in tables of their own and rows carry numbers: 288,000 rows a day share a thousand
 names, and inserting numbers takes half the time of inserting text. `gpu_utilization` is a view with the names.
@@ -81,21 +81,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("DROP VIEW gpu_utilization",),
 )
 """Statements that lead from version n to n + 1; an empty file has version 0. Entries are added, never changed."""
-
-
-class ArrowStream:
-    """A frame as DuckDB reads it without pyarrow: by the Arrow C stream interface; times in UTC without a zone."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        """Nothing is copied."""
-        zoned = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime) and kind.time_zone]
-        self._frame = frame.with_columns(
-            pl.col(name).dt.convert_time_zone("UTC").dt.replace_time_zone(None) for name in zoned
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """What DuckDB asks for."""
-        return self._frame.__arrow_c_stream__(requested_schema)
 
 
 def coded(rows: pl.DataFrame, names: Sequence[tuple[pl.DataFrame, pl.Series]]) -> pl.DataFrame:

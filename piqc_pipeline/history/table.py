@@ -14,6 +14,8 @@ import polars as pl
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, TIMESTAMP, conform
 
 KEY = ["cluster", "workload", "ts"]
+DECISIVE = ("step_seconds", "utilization", "demand_replicas", "samples_seen", "samples_expected", "devices_seen")
+"""What decides whether a stored row or a new one stays, beside the key."""
 ROWS_AT_ONCE = 1_000_000
 """Rows of all columns in memory at a time: about 200 MB."""
 
@@ -145,7 +147,8 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     """
     if start >= end:
         raise ValueError(f"the window {start.isoformat()} to {end.isoformat()} is empty")
-    frame = conform(frame)
+    if frame.schema != HISTORY_SCHEMA or frame.select(pl.any_horizontal(pl.col(pl.Float64).is_nan().any())).item():
+        frame = conform(frame)
     if frame.is_empty():
         return frame
     if frame.select(pl.any_horizontal(pl.col(*KEY, "step_seconds").is_null()).any()).item():
@@ -178,9 +181,8 @@ def runs(rows: pl.DataFrame, names: Sequence[str]) -> tuple[pl.DataFrame, pl.Ser
 
     Names come in runs of a day, so that a thousand of them are looked up and not 288,000.
     """
-    changes = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in names)
-    starts = rows.select((changes | (pl.int_range(pl.len()) == 0)).alias("start"))["start"]
-    return rows.select(names).filter(starts), starts.cum_sum() - 1
+    run = rows.select(pl.struct(names).rle_id().alias("run"))["run"]
+    return rows.select(names).filter((run != run.shift(1)).fill_null(True)), run
 
 
 def merged(
@@ -201,9 +203,8 @@ def merged(
     """
     if force or stored.is_empty():
         return incoming, Replaced(incoming.height, 0)
-    quick = _merged_in_place(stored, incoming, key)
-    if quick is not None:
-        return quick
+    if takes_all(stored, incoming, key):
+        return incoming, Replaced(incoming.height, 0)
     stored, incoming, kept_days = _one_width_a_day(stored, incoming, key)
     both = pl.concat(
         [
@@ -236,20 +237,18 @@ def joined_parts(rows: pl.DataFrame) -> pl.DataFrame:
     return fullest.unique(KEY, keep="last", maintain_order=True).drop("_full")
 
 
-def _merged_in_place(
-    stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str]
-) -> tuple[pl.DataFrame, Replaced] | None:
-    """The common case, a day run again with the same buckets: no join and no sort; None where the buckets differ."""
+def takes_all(stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str] = KEY) -> bool:
+    """True where an answer has the buckets that are stored, none of them emptier: a day that is run again.
+
+    Args:
+        stored: At least the key's columns and those of `DECISIVE`.
+        incoming: Rows of the answer, in the same order.
+        key: Columns that name a bucket.
+    """
     same = [*key, "step_seconds"]
     if stored.height != incoming.height or not all(stored[name].equals(incoming[name]) for name in same):
-        return None
-    known, new = stored.select(_fullness())["_full"], incoming.select(_fullness())["_full"]
-    emptier = new < known
-    kept = int(emptier.sum())
-    if not kept:
-        return incoming, Replaced(incoming.height, 0)
-    rows = pl.concat([incoming.filter(~emptier), stored.filter(emptier)]).sort(key)
-    return rows, Replaced(rows.height - kept, kept, (_fuller_rows(kept),))
+        return False
+    return not (incoming.select(_fullness())["_full"] < stored.select(_fullness())["_full"]).any()
 
 
 def _fuller_rows(count: int) -> str:
@@ -295,7 +294,7 @@ def _one_width_a_day(
 
 
 def as_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """The frame in the order and types of a schema; absent columns are null."""
+    """The frame in the order and types of a schema; absent columns are null, times without a zone are UTC."""
     return frame.select(
         (pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind)).alias(name)
         for name, kind in schema.items()

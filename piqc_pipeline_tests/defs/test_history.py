@@ -11,6 +11,7 @@ import pytest
 from piqc_pipeline.defs import history
 from piqc_pipeline.defs.resources import Pipeline
 from piqc_pipeline.history import store as history_store
+from piqc_pipeline.history.duckdb_store import DuckDbStore
 from piqc_pipeline.settings import Settings
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
@@ -28,12 +29,10 @@ def run_checks(pipeline: Pipeline) -> dg.ExecuteInProcessResult:
 
 
 def test_checks_on_a_locked_store_fail_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        history_store, "open_store", lambda location: history_store.DuckDbStore(location, wait_seconds=0.1)
-    )
+    monkeypatch.setattr(history_store, "open_store", lambda location: DuckDbStore(location, wait_seconds=0.1))
     pipeline = Pipeline(Settings(data_dir=tmp_path, now=datetime(2025, 1, 7, tzinfo=UTC)))
     location = pipeline.settings.store_location()
-    history_store.DuckDbStore(location).replace(DAY, NEXT_DAY, rows([0.1] * 288))
+    DuckDbStore(location).replace(DAY, NEXT_DAY, rows([0.1] * 288))
     assert len(run_checks(pipeline).get_asset_check_evaluations()) == len(history.TABLE_CHECKS)
     program = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
+from piqc_pipeline.history.duckdb_store import DuckDbStore
 from piqc_pipeline.history.schema import MIGRATIONS
-from piqc_pipeline.history.store import DuckDbStore, open_store
+from piqc_pipeline.history.store import open_store
 from piqc_pipeline.history.table import by_workloads
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
