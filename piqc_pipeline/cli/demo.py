@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from piqc_pipeline.cli.tables import Side, print_table
+
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.model import PredictorArtifact
     from piqc_pipeline.scaling.plan import ReplicaPlan
@@ -20,16 +22,6 @@ SUPERSEDED_WARNING = "ignore:Function `dev_command`"
 """Dagster would rather have `dg dev`, which is for projects of its own layout."""
 DEMO_DIR = Path("piqc-demo")
 PLAN_HOURS = (0, 1, 2, 3, 4, 5)
-BINDING = {
-    "fc50": "median forecast",
-    "fcq": "likely peak",
-    "pair": "other role of the pair",
-    "observed": "live demand",
-    "min": "minimum",
-    "max": "maximum",
-    "hold": "hold on scale-in",
-    "": "nothing",
-}
 
 
 @click.command("demo")
@@ -130,50 +122,38 @@ def _print_outcome(outcome: Any) -> None:
 
 
 def _print_errors(artifact: "PredictorArtifact") -> None:
-    from rich.table import Table
-
     from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
 
-    shown = Table(title="FORECAST: MAE of 30-minute forecasts, last 24 h, points of utilization", title_justify="left")
-    shown.add_column("Workload")
-    for name in COMPARED:
-        shown.add_column(MODEL_LABELS[name], justify="right")
-    shown.add_column("accepted")
+    rows = []
     for workload, forecast in artifact.workloads.items():
         errors = (forecast.scores.get(name, {}).get(LAST_DAY_30M) for name in COMPARED)
         cells = ["?" if error is None or error.mae_pp is None else f"{error.mae_pp:.2f}" for error in errors]
-        shown.add_row(_short(workload), *cells, "yes" if forecast.accepted else "no")
-    _print_table(shown)
+        rows.append([_short(workload), *cells, "yes" if forecast.accepted else "no"])
+    figures: dict[str, Side] = {MODEL_LABELS[name]: "right" for name in COMPARED}
+    title = "FORECAST: MAE of 30-minute forecasts, last 24 h, points of utilization"
+    print_table(title, {"Workload": "left", **figures, "accepted": "left"}, rows)
 
 
 def _print_plans(plans: "tuple[ReplicaPlan, ...]", artifact: "PredictorArtifact") -> None:
     from datetime import timedelta
 
-    from rich.table import Table
+    from piqc_pipeline.scaling.plan import BINDING_WORDS
 
-    shown = Table(title="REPLICA PLAN of the next hours (UTC)", title_justify="left")
-    shown.add_column("Workload")
     begin = min((plan.issued_at for plan in plans), default=artifact.trained_at)
     moments = [begin + timedelta(hours=hours) for hours in PLAN_HOURS]
-    for moment in moments:
-        shown.add_column(f"{moment:%H:%M}", justify="right")
-    shown.add_column("limits", justify="right")
-    shown.add_column("decided by")
+    rows = []
     for plan in plans:
         if not plan.accepted:
             cells = ["-"] * len(moments)
             binding = "observed trigger alone"
         else:
             cells = [str(max(plan.steps, key=lambda step: (step.ts <= moment, step.ts)).replicas) for moment in moments]
-            binding = BINDING[max(plan.binding_share, key=lambda name: plan.binding_share[name], default="")]
-        shown.add_row(_short(plan.workload), *cells, f"{plan.limits.min_replicas}-{plan.limits.max_replicas}", binding)
-    _print_table(shown)
-
-
-def _print_table(table: Any) -> None:
-    from rich.console import Console
-
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 100).print(table)
+            share = plan.binding_share
+            binding = BINDING_WORDS[max(share, key=lambda name: share[name])] if share else "nothing"
+        rows.append([_short(plan.workload), *cells, f"{plan.limits.min_replicas}-{plan.limits.max_replicas}", binding])
+    hours: dict[str, Side] = {f"{moment:%H:%M}": "right" for moment in moments}
+    columns: dict[str, Side] = {"Workload": "left", **hours, "limits": "right", "decided by": "left"}
+    print_table("REPLICA PLAN of the next hours (UTC)", columns, rows)
 
 
 def _short(workload_id: str) -> str:

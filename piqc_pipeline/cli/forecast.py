@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
+from piqc_pipeline.cli.tables import Side, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
 
@@ -146,25 +147,26 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
         click.echo(json.dumps({"workloads": rows, "failed": dict(candidate.failed)}, indent=2))
         return
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="MAE of 30-minute forecasts over the last 24 h, points of utilization")
-    for title in ("workload", "accepted", *(MODEL_LABELS[model] for model in COMPARED), "coverage"):
-        is_name = title == "workload"
-        table.add_column(title, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
+    shown = []
     for row in rows:
         # Points need ready replicas, which a plain file of load has not; demand's own unit still tells.
         errors, mark = (row["mae_pp"], "") if _in_points(row) else (row["mae_demand"], " r")
         coverage: Any = row["coverage_q90"]
-        table.add_row(
-            Text(short_name(str(row["workload"]))),
-            "yes" if row["accepted"] else "no",
-            *(_cell(errors.get(model)) + mark for model in COMPARED),
-            "?" if coverage is None else f"{coverage:.0%}",
+        shown.append(
+            [
+                short_name(str(row["workload"])),
+                "yes" if row["accepted"] else "no",
+                *(_cell(errors.get(model)) + mark for model in COMPARED),
+                "?" if coverage is None else f"{coverage:.0%}",
+            ]
         )
+    columns: dict[str, Side] = {"workload": "left", "accepted": "left"}
+    columns |= {MODEL_LABELS[model]: "right" for model in COMPARED}
+    title = "MAE of 30-minute forecasts over the last 24 h, points of utilization"
+    print_table(title, {**columns, "coverage": "right"}, shown)
     console = Console(width=None if sys.stdout.isatty() else 100)
-    console.print(table)
     if not all(_in_points(row) for row in rows):
         console.print("r: replicas, where it is not known how many were ready")
     for row in rows:
@@ -208,25 +210,19 @@ def predict_command(workload: str | None, horizon: int, data_dir: Path | None, o
 
 def _show_predictions(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     units = ", ".join(sorted({row["unit"] for row in rows}))
-    table = Table(title=f"predicted load in {units}" if units else "predicted load")
-    for title in ("workload", "at (UTC)", "median", "q90", "peak q90", "accepted"):
-        numeric = title in ("median", "q90", "peak q90")
-        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
+    shown = []
     for row in rows:
-        shown = row["predicted"] or {}
-        figures = (f"{shown[key]:.2f}" if shown else "unknown" for key in ("q50", "q90", "peak_q90"))
-        table.add_row(
-            Text(short_name(row["workload"])),
-            row["until"][5:16].replace("T", " "),
-            *figures,
-            "yes" if row["accepted"] else "no",
-        )
+        told = row["predicted"] or {}
+        figures = (f"{told[key]:.2f}" if told else "?" for key in ("q50", "q90", "peak_q90"))
+        until = row["until"][5:16].replace("T", " ")
+        shown.append([short_name(row["workload"]), until, *figures, "yes" if row["accepted"] else "no"])
+    columns: dict[str, Side] = {"workload": "left", "at (UTC)": "right", "median": "right", "q90": "right"}
+    title = f"predicted load in {units}" if units else "predicted load"
+    print_table(title, {**columns, "peak q90": "right", "accepted": "left"}, shown)
     console = Console()
-    console.print(table)
     for row in rows:
         if row["notes"]:
             console.print(Text(f"{row['workload']}: {'; '.join(row['notes'])}"))
@@ -287,29 +283,29 @@ def backtest_command(
 
 def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     scored = [result for result in results if result.skipped is None]
     console = Console(width=None if sys.stdout.isatty() else 160)
     for label in scored[0].errors["ours"] if scored else ():
-        table = Table(title=f"{label}: mean absolute error, points of each series' maximum")
         models = list(scored[0].errors)
-        for title in ("series", *models):
-            table.add_column(title, justify="left" if title == "series" else "right")
+        shown = []
         for result in scored:
             figures = [mae if isfinite(mae := result.errors[model][label].mae) else None for model in models]
             best = min((mae for mae in figures if mae is not None), default=None)
-            cells = [_cell(mae) if mae is None or mae != best else f"[bold]{mae:.2f}[/bold]" for mae in figures]
-            table.add_row(Text(result.series_id), *cells)
-        console.print(table)
-        ratios = Table(title=f"{label}: error of ours over that of ..., geometric mean with 90 % interval")
-        for title in ("reference", "ratio", "interval", "better", "same", "worse"):
-            ratios.add_column(title, justify="left" if title == "reference" else "right")
-        for name, one in summary["ratio"][label].items():
-            counts = (str(one[key]) for key in ("better", "same", "worse"))
-            ratios.add_row(name, str(one["ratio"]), f"{one['low']} to {one['high']}", *counts)
-        console.print(ratios)
+            cells = [Text(_cell(mae), style="bold" if mae is not None and mae == best else "") for mae in figures]
+            shown.append([Text(result.series_id), *cells])
+        columns: dict[str, Side] = {model.replace("_", "\n"): "right" for model in models}
+        title = f"{label}: mean absolute error, points of each series' maximum"
+        print_table(title, {"series": "left", **columns}, shown)
+        ratios = [
+            [name.replace("_", " "), str(one["ratio"]), f"{one['low']} to {one['high']}"]
+            + [str(one[key]) for key in ("better", "same", "worse")]
+            for name, one in summary["ratio"][label].items()
+        ]
+        columns = {title: "right" for title in ("ratio", "interval", "better", "same", "worse")}
+        title = f"{label}: error of ours over that of ..., geometric mean with 90 % interval"
+        print_table(title, {"reference": "left", **columns}, ratios)
     for window, cover in summary.get("coverage_q90", {}).items():
         middle = "unknown" if cover["median"] is None else f"{cover['median']:.1%}"
         console.print(

@@ -1,5 +1,6 @@
 """`piqc history` and `piqc trend`: how does history come in and out, and how did waste run over time?"""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -318,7 +319,8 @@ def trend_command(store: str | None, cluster: str | None, form: str) -> None:
     elif form == "csv":
         click.echo(trend.write_csv(datetime_format="%Y-%m-%dT%H:%M:%SZ"), nl=False)
     else:
-        click.echo(render_table(trend, location), nl=False)
+        width = shutil.get_terminal_size((80, 24)).columns
+        click.echo(render_table(trend, location, width), nl=False)
 
 
 def _ids(known: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import click
 
 from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.cli.number import Number
+from piqc_pipeline.cli.tables import Side, print_table
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def plan_command(
         click.echo(f"manifests written to {folder}; look at them with: kubectl kustomize {folder}", err=True)
     _show_plan(fleet, hours, form)
     for name, why in fleet.left_out.items():
-        click.echo(f"not planned: {name}: {why}", err=True)
+        click.echo(f"not planned: {why}" if name in why else f"not planned: {name}: {why}", err=True)
     return EXIT_DONE
 
 
@@ -161,32 +162,29 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
         click.echo(json.dumps(fleet_json(fleet), indent=2, allow_nan=False))
         return
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from piqc_pipeline.cli.demo import BINDING
+    from piqc_pipeline.scaling.plan import BINDING_WORDS
 
-    table = Table(title=f"replicas of the next {hours:g} h", title_justify="left")
-    for heading in ("workload", "now", "peak", "at (UTC)", "limits", "decided by"):
-        count = heading in ("now", "peak", "limits")
-        table.add_column(heading, justify="right" if count else "left", no_wrap=heading == "workload", overflow="fold")
-    reasons = []
+    rows, reasons = [], []
     for plan in fleet.plans:
         step, limits = plan.now, plan.limits
         peak = max(plan.steps, key=lambda entry: entry.replicas, default=None)
-        cells = [
-            f"{limits.namespace}/{limits.name}",
-            str(step.replicas) if step else "-",
-            str(peak.replicas) if peak else "-",
-            f"{peak.ts:%m-%d %H:%M}" if peak else "-",
-            f"{limits.min_replicas}-{limits.max_replicas}",
-            BINDING[step.binding] if step and plan.accepted else "observed alone",
-        ]
-        table.add_row(*(Text(cell) for cell in cells))
+        rows.append(
+            [
+                f"{limits.namespace}/{limits.name}",
+                str(step.replicas) if step else "-",
+                str(peak.replicas) if peak else "-",
+                f"{peak.ts:%m-%d %H:%M}" if peak else "-",
+                f"{limits.min_replicas}-{limits.max_replicas}",
+                BINDING_WORDS[step.binding] if step and plan.accepted else "observed alone",
+            ]
+        )
         why = step.explain if step and plan.accepted else "stays reactive: " + "; ".join(plan.reasons)
         reasons.append(Text(f"{limits.namespace}/{limits.name}: {why}"))
+    columns: dict[str, Side] = {"workload": "left", "now": "right", "peak": "right", "at (UTC)": "right"}
+    print_table(f"replicas of the next {hours:g} h", {**columns, "limits": "right", "decided by": "left"}, rows)
     console = Console()
-    console.print(table)
     for reason in reasons:
         console.print(reason)
     for plan in fleet.plans:
@@ -283,19 +281,18 @@ def _counting(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.advance(task)
 
 
+_SCORES = ("GPU-h", "$", "min\n> 90 %", "runs\n> 10 min", "waiting\nmin", "in\nband", "mean\nuse", "moves\n/day")
+
+
 def _show_replay(result: "ReplayResult") -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    right: Side = "right"
     console = Console()
     for one in result.series:
-        table = Table(title=Text(f"{one.series}: {one.days} days, {one.least} to {one.most} replicas"))
-        table.add_column("policy", no_wrap=True)
-        for heading in ("GPU-h", "$", "min > 90 %", "runs > 10 min", "waiting min", "in band", "mean use", "moves/day"):
-            table.add_column(heading, justify="right")
-        for name, score in one.policies.items():
-            cells = [
+        rows = [
+            [
                 name + (" *" if name == one.recommendation.policy else ""),
                 f"{score.gpu_hours:.0f}",
                 "-" if score.usd is None else f"{score.usd:.0f}",
@@ -306,8 +303,10 @@ def _show_replay(result: "ReplayResult") -> None:
                 _share(score.mean_utilization),
                 f"{score.moves_per_day:.0f}",
             ]
-            table.add_row(*(Text(cell) for cell in cells))
-        console.print(table)
+            for name, score in one.policies.items()
+        ]
+        title = f"{one.series}: {one.days} days, {one.least} to {one.most} replicas"
+        print_table(title, {"policy": "left", **dict.fromkeys(_SCORES, right)}, rows)
         for note in one.notes:
             console.print(Text(f"note: {note}"))
         console.print(Text(f"in band achievable: {_share(one.achievable)}. {one.recommendation.why}\n"))
@@ -315,7 +314,7 @@ def _show_replay(result: "ReplayResult") -> None:
         value, low, high = figures["value"], figures["low"], figures["high"]
         shown = "not defined" if value is None else f"{value:.2f}"
         span = "" if low is None or high is None else f" (95 % interval {low:.2f} to {high:.2f})"
-        console.print(Text(f"{name}: {shown}{span}"))
+        console.print(Text(f"{name.replace('_', ' ')}: {shown}{span}"))
 
 
 def _share(value: float | None) -> str:

@@ -35,15 +35,17 @@ def trend_json(trend: pl.DataFrame) -> str:
     return json.dumps(rows, indent=2)
 
 
-def render_table(trend: pl.DataFrame, location: str) -> str:
+def render_table(trend: pl.DataFrame, location: str, width: int = 80) -> str:
     """The rows as a table for a terminal, with the change from the first to the last scan of each cluster."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"Waste over time, {location}"))
-    for name in ("cluster", "taken at, UTC", "accelerators", "installed, $/day", "wasted, $/day", "wasted, %"):
-        table.add_column(name, justify="left" if "t" in name[:2] or name == "cluster" else "right")
+    table = Table(title=Text(f"Waste over time, {location}"), box=SIMPLE_HEAD)
+    table.add_column("cluster", overflow="fold")
+    for name in ("taken at\nUTC", "accel-\nerators", "installed\n$/day", "wasted\n$/day", "wasted\n%"):
+        table.add_column(name, justify="left" if name.startswith("taken") else "right", no_wrap=True)
     for row in trend.iter_rows(named=True):
         figures = (row["accelerators"], row["installed_usd_per_day"], row["wasted_usd_per_day"], row["wasted_pct"])
         # Names come from the cluster: text, never markup.
@@ -51,7 +53,7 @@ def render_table(trend: pl.DataFrame, location: str) -> str:
             Text(row["cluster"]), f"{row['taken_at']:%Y-%m-%d %H:%M}", *(_shown(figure) for figure in figures)
         )
     stream = io.StringIO()
-    console = Console(file=stream, width=110)
+    console = Console(file=stream, width=width)
     console.print(table)
     for (cluster,), rows in trend.group_by("cluster", maintain_order=True):
         first, last = rows["wasted_usd_per_day"][0], rows["wasted_usd_per_day"][-1]

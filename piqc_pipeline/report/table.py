@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from piqc_pipeline.coverage import CoverageReport
+from piqc_pipeline.report.fold import Folding
 from piqc_pipeline.report.scan_result import ScanResult
 from piqc_pipeline.report.text import age, count, percent, printable, usd
 from piqc_pipeline.report.wire import total
@@ -20,7 +21,7 @@ from piqc_pipeline.waste import PoolCapacity, WasteSummary, WorkloadFigures
 from piqc_pipeline.waste.workloads import AGE_FLAG_HOURS
 
 DEFAULT_WIDTH = 80
-ROOMY_WIDTH = 100
+ROOMY_WIDTH = 110
 IDLE_BELOW_PCT = 60.0
 """Below this utilization a workload is painted as idle; only the color hangs on it."""
 SHOWN_UNKNOWN = 8
@@ -54,7 +55,7 @@ def render(
         emoji=False, color_system="standard" if color else None, legacy_windows=False,
     )  # fmt: skip
     marks = _MARKS if "utf" in encoding.lower() else _ASCII_MARKS
-    console.print(Group(*_parts(results, marks, coverage, width >= ROOMY_WIDTH)))
+    console.print(Group(*_parts(results, marks, coverage, width)))
     shown = text.getvalue()
     if "utf" not in encoding.lower():
         shown = shown.translate(_ASCII_LINES).encode("ascii", "replace").decode("ascii")
@@ -65,11 +66,13 @@ _ASCII_LINES = str.maketrans("─│╭╮╰╯━┃╴╶×", "-|++++-|  x")
 
 
 def _parts(
-    results: Sequence[ScanResult], marks: dict[str | None, str], coverage: bool, roomy: bool
+    results: Sequence[ScanResult], marks: dict[str | None, str], coverage: bool, width: int
 ) -> Iterable[RenderableType]:
     rows = [row for result in results for row in result.waste.workloads]
+    left_out: list[str] = []
     if rows:
-        yield _workloads(results, marks, roomy)
+        table, left_out = _workloads(results, marks, width)
+        yield table
     else:
         yield Text("No workload with an accelerator or an inference engine was found.")
     summary = total([result.waste.summary for result in results], rows)
@@ -85,37 +88,76 @@ def _parts(
     yield from _unknown(results)
     if rows:
         yield _legend(marks)
+    if left_out:
+        names = ", ".join(name.replace("\n", " ") for name in left_out)
+        yield Text(f"Left out on this narrow terminal: {names}; --format json has all.", style="dim")
 
 
-def _workloads(results: Sequence[ScanResult], marks: dict[str | None, str], roomy: bool) -> Table:
+_DISPENSABLE = ("$/1K\ntokens", "MFU", "Age", "Engine", "Repl.", "GPU\nUtil")
+"""Columns that a terminal too narrow for all leaves out, in this order, so that dollars are never cut off."""
+_NAMES = {"Deployment": 10, "Engine": 6, "GPU": 10}
+"""Columns of names, which fold, and what they need at least."""
+
+
+def _workloads(results: Sequence[ScanResult], marks: dict[str | None, str], width: int) -> tuple[Table, list[str]]:
+    """The table, and the columns for which there is no room."""
+    roomy = width >= ROOMY_WIDTH
+    rows = [
+        row
+        for result in results
+        for row in sorted(result.waste.workloads, key=lambda one: (-(one.usd_per_hour or 0), one.id))
+    ]
+    engines = {one.id: one.engine.name for result in results for one in result.snapshot.workloads}
+    columns: dict[str, list[Text]] = {
+        "Deployment": [Text(printable(_name(row, len(results) > 1))) for row in rows],
+        "Engine": [Text(printable(engines[row.id])) for row in rows],
+        "GPU": [_accelerators(row, marks) for row in rows],
+        "Replicas" if roomy else "Repl.": [Text(str(row.replicas)) for row in rows],
+        "Age": [_age(row) for row in rows],
+        "GPU\nUtil": [Text(percent(row.utilization_pct), style=_use_style(row.utilization_pct)) for row in rows],
+        "MFU": [Text(percent(row.mfu_pct, 1)) for row in rows],
+        "$/1K\ntokens": [_amount(row.usd_per_1k_tokens, "${:.4f}") for row in rows],
+        "$/hr": [_amount(row.usd_per_hour, "{:,.2f}") for row in rows],
+        "Idle\n$/day": [_amount(row.idle_usd_per_day, "{:,.2f}") for row in rows],
+    }
+    left_out = _without_room(columns, width)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0) if roomy else 0, pad_edge=False, show_edge=False)
-    table.add_column("Deployment", overflow="fold", min_width=12)
-    table.add_column("Engine", overflow="fold", min_width=6)
-    table.add_column("GPU", overflow="fold", min_width=10)
-    table.add_column("Replicas" if roomy else "Repl.", justify="right", no_wrap=True)
-    table.add_column("Age", justify="right", no_wrap=True)
-    table.add_column("GPU\nUtil", justify="right", no_wrap=True)
-    table.add_column("MFU", justify="right", no_wrap=True)
-    table.add_column("$/1K\ntokens", justify="right", no_wrap=True)
-    table.add_column("$/hr", justify="right", no_wrap=True)
-    table.add_column("Idle\n$/day", justify="right", no_wrap=True)
-    for result in results:
-        engines = {workload.id: workload.engine.name for workload in result.snapshot.workloads}
-        for row in sorted(result.waste.workloads, key=lambda one: (-(one.usd_per_hour or 0), one.id)):
-            prefix = f"{row.cluster}/" if len(results) > 1 else ""
-            table.add_row(
-                Text(printable(f"{prefix}{row.name}")),
-                Text(printable(engines[row.id])),
-                _accelerators(row, marks),
-                Text(str(row.replicas)),
-                Text(age(row.age_hours), style="yellow" if (row.age_hours or 0) >= AGE_FLAG_HOURS else ""),
-                Text(percent(row.utilization_pct), style=_use_style(row.utilization_pct)),
-                Text(percent(row.mfu_pct, 1)),
-                Text("?" if row.usd_per_1k_tokens is None else f"${row.usd_per_1k_tokens:.4f}"),
-                Text("?" if row.usd_per_hour is None else f"{row.usd_per_hour:,.2f}"),
-                Text("?" if row.idle_usd_per_day is None else f"{row.idle_usd_per_day:,.2f}"),
-            )
-    return table
+    for name in left_out:
+        del columns[name]
+    for name in columns:
+        if name in _NAMES:
+            table.add_column(name, min_width=_NAMES[name])
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    for at in range(len(rows)):
+        table.add_row(*(Folding(cells[at]) if name in _NAMES else cells[at] for name, cells in columns.items()))
+    return table, left_out
+
+
+def _without_room(columns: dict[str, list[Text]], width: int) -> list[str]:
+    needed = {
+        name: _NAMES.get(name) or max([*map(len, name.split("\n")), *(cell.cell_len for cell in cells)])
+        for name, cells in columns.items()
+    }
+    left_out: list[str] = []
+    for name in _DISPENSABLE:
+        if sum(needed.values()) + len(needed) - 1 <= width:
+            break
+        if needed.pop(name, None) is not None:
+            left_out.append(name)
+    return left_out
+
+
+def _name(row: WorkloadFigures, many: bool) -> str:
+    return f"{row.cluster}/{row.name}" if many else row.name
+
+
+def _age(row: WorkloadFigures) -> Text:
+    return Text(age(row.age_hours), style="yellow" if (row.age_hours or 0) >= AGE_FLAG_HOURS else "")
+
+
+def _amount(value: float | None, form: str) -> Text:
+    return Text("?" if value is None else form.format(value))
 
 
 def _accelerators(row: WorkloadFigures, marks: dict[str | None, str]) -> Text:

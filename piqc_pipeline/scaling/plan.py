@@ -20,6 +20,17 @@ Binding = Literal["fc50", "fcq", "observed", "min", "max", "hold", "pair"]
 """Which term set a count: median of the forecast, its quantile, live demand, a limit, the hold on scale-in, or the
 ratio to the other role of a prefill/decode pair."""
 
+BINDING_WORDS: dict[Binding, str] = {
+    "fc50": "median forecast",
+    "fcq": "likely peak",
+    "pair": "other role of the pair",
+    "observed": "live demand",
+    "min": "minimum",
+    "max": "maximum",
+    "hold": "hold on scale-in",
+}
+"""The same for people."""
+
 LIVE_DELAY_SECONDS = 60.0
 """Live demand is a mean over two minutes."""
 
@@ -143,7 +154,7 @@ class ReplicaPlan:
     usd_per_gpu_hour: float | None = None
 
     @property
-    def binding_share(self) -> dict[str, float]:
+    def binding_share(self) -> dict[Binding, float]:
         """Share of steps that each term decided."""
         terms = sorted({step.binding for step in self.steps})
         return {term: sum(step.binding == term for step in self.steps) / len(self.steps) for term in terms}

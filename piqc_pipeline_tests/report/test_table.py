@@ -31,6 +31,27 @@ def test_a_wide_terminal_keeps_each_workload_on_one_line() -> None:
     ]  # fmt: skip
 
 
+def test_names_break_where_their_parts_end() -> None:
+    lines = [line.split() for line in render([sample()]).splitlines()]
+    (first,) = [at for at, line in enumerate(lines) if line[:1] == ["llama-70b"]]
+    assert lines[first][2:4] == ["16x", "H100-SXM4-"] and lines[first + 1] == ["80GB", "⚠"]
+
+
+@pytest.mark.parametrize("width", [40, 50, 67])
+def test_a_narrow_terminal_leaves_columns_out_and_says_which_but_never_dollars(width: int) -> None:
+    text = render([sample()], width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "1,566.72" in text and "68.00" in text
+    assert "Left out on this narrow terminal: $/1K tokens" in " ".join(text.split())
+    assert "Left out" not in render([sample()])
+
+
+def test_large_dollars_push_other_columns_out() -> None:
+    text = render([scan_result(sample_cluster(), PRICES.with_flat(50_000.0, None))])
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "800,000.00" in text and "18,432,000.00" in text
+
+
 def test_columns_have_the_names_of_the_specification() -> None:
     text = " ".join(render([sample()], width=140).split())
     for name in (

@@ -1,0 +1,38 @@
+"""How does a command show rows? One plain table: names fold, figures never do, nothing of the text is interpreted."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Side = Literal["left", "right"]
+WIDTH_IN_A_PIPE = 100
+
+
+def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence["str | Text"]]) -> None:
+    """Print rows under headings; those on the right hold figures.
+
+    Args:
+        title: What the table shows.
+        columns: Heading and side of each column; a line break in a heading is one.
+        rows: A cell for each column, plain text or styled.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from piqc_pipeline.report.fold import Folding
+
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for heading, side in columns.items():
+        table.add_column(heading, justify=side, no_wrap=side == "right")
+    for row in rows:
+        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
+        sides = columns.values()
+        table.add_row(*(Folding(cell) if side == "left" else cell for cell, side in zip(cells, sides, strict=True)))
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    Console(markup=False, highlight=False, width=None if known else WIDTH_IN_A_PIPE).print(table)

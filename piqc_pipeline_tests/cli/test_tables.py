@@ -1,0 +1,23 @@
+"""Rows on a terminal: figures whole, names folded, text as text."""
+
+import pytest
+from rich.text import Text
+
+from piqc_pipeline.cli.tables import print_table
+
+COLUMNS = {"workload": "left", "at\nUTC": "right", "median": "right"}
+
+
+def test_names_fold_and_figures_do_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table("load", COLUMNS, [["demo/inference/Deployment/llama-70b", "11-30 21:35", Text("12.50", "bold")]])  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 40
+    assert "11-30 21:35" in shown and "12.50" in shown and "demo/inference/\n" in shown.replace(" ", "\n")
+
+
+def test_markup_in_a_name_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert "[red]load" in shown and "a[/b]" in shown
