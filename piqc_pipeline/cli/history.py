@@ -133,7 +133,8 @@ def fetch_command(
 @click.option("--store", help=STORE_HELP)
 def profile_command(form: str, workloads: Sequence[str], days: int | None, store: str | None) -> None:
     """Show how busy each workload was: mean, peak, night, weekly season, censored share."""
-    from piqc_pipeline.history.profile import load_profile
+    from piqc_pipeline.history.profile import LoadProfile, load_profile
+    from piqc_pipeline.history.reading import by_workloads
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.history.words import in_words
     from piqc_pipeline.settings import load_settings
@@ -142,7 +143,8 @@ def profile_command(form: str, workloads: Sequence[str], days: int | None, store
     opened, now = open_store(store or settings.store_location()), settings.clock()
     ids = _ids(opened.workloads(), workloads) if workloads else None
     start = now - timedelta(days=days or settings.train_days)
-    found = load_profile(opened.read(start, now, ids), settings.workload_timezone)
+    parts = by_workloads(opened, start, now, settings.bucket_seconds, ids)
+    found = sum((load_profile(rows, settings.workload_timezone) for rows in parts), LoadProfile((), ()))
     if not found.profiles:
         raise HistoryError(
             f"no history is stored in {opened.location} since {start:%Y-%m-%d}{newest_row(opened)}: run "

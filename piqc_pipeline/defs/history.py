@@ -92,8 +92,8 @@ def gpu_utilization(
     from piqc_pipeline.facts.snapshot_file import read_snapshot
     from piqc_pipeline.history.fill import fill
     from piqc_pipeline.history.inventory import inventory_from_snapshot
+    from piqc_pipeline.history.reading import by_workloads
     from piqc_pipeline.history.store import open_store
-    from piqc_pipeline.history.table import by_workloads
 
     settings, now = pipeline.settings, pipeline.now
     start, end = until_now(context.partition_time_window, now)
@@ -181,8 +181,8 @@ def gpu_utilization_checks(
 @one_sentence
 def _checked(pipeline: Pipeline, start: datetime, end: datetime) -> "list[CheckResult]":
     from piqc_pipeline.history.checks import all_checks, worst_of
+    from piqc_pipeline.history.reading import by_workloads
     from piqc_pipeline.history.store import open_store
-    from piqc_pipeline.history.table import by_workloads
 
     settings = pipeline.settings
     store = open_store(settings.store_location())
@@ -207,13 +207,17 @@ def load_profile(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     """
     from piqc_pipeline.facts.bundle import write_text
     from piqc_pipeline.history import profile
-    from piqc_pipeline.history.plots import load_plot, week_plot
+    from piqc_pipeline.history.plots import MAX_PANELS, load_plot, week_plot
+    from piqc_pipeline.history.reading import busiest, by_workloads
+    from piqc_pipeline.history.samples import empty_history
     from piqc_pipeline.history.store import open_store
 
     settings, now, folder = pipeline.settings, pipeline.now, pipeline.profile_dir
     zone = settings.workload_timezone
-    rows = open_store(settings.store_location()).read(now - timedelta(days=settings.train_days), now)
-    found = profile.load_profile(rows, zone)
+    start, store = now - timedelta(days=settings.train_days), open_store(settings.store_location())
+    found, shown = profile.LoadProfile((), ()), empty_history()
+    for rows in by_workloads(store, start, now, settings.bucket_seconds):
+        found, shown = found + profile.load_profile(rows, zone), busiest([shown, rows], MAX_PANELS)
     write_text(found.to_csv(), folder / "profile.csv", "the load profile")
     write_text(found.spans_csv(), folder / "outliers.csv", "the outliers")
     censored = [one.censored_busy_pct for one in found.profiles if one.censored_busy_pct is not None]
@@ -227,8 +231,8 @@ def load_profile(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
                     "censored_busy_pct_worst": max(censored, default=None),
                 }
             ),
-            "load": picture("utilization over time", load_plot(rows, zone)),
-            "week": picture("demand by weekday and hour", week_plot(rows, zone)),
+            "load": picture("utilization over time", load_plot(shown, zone)),
+            "week": picture("demand by weekday and hour", week_plot(shown, zone)),
             "profile": table(
                 ["workload", "mean, %", "peak, %", "night, %", "08-20 h, %", "workday / weekend", "weekly strength"],
                 [

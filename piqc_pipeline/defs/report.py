@@ -36,7 +36,8 @@ def capacity_report(context: dg.AssetExecutionContext, pipeline: dg.ResourcePara
     """
     from piqc_pipeline.facts.bundle import write_text
     from piqc_pipeline.forecast.artifact import load
-    from piqc_pipeline.history.plots import load_plot, week_plot
+    from piqc_pipeline.history.plots import MAX_PANELS, load_plot, week_plot
+    from piqc_pipeline.history.reading import busiest, by_workloads
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.report.capacity_page import render
 
@@ -47,7 +48,8 @@ def capacity_report(context: dg.AssetExecutionContext, pipeline: dg.ResourcePara
         artifact, plans = load(pipeline.artifact_dir), plan_of(pipeline).plans
     except (ArtifactMissing, ArtifactAltered) as error:
         context.log.warning(str(error))
-    rows = open_store(settings.store_location()).read(now - timedelta(days=settings.train_days), now)
+    start, store = now - timedelta(days=settings.train_days), open_store(settings.store_location())
+    rows = busiest(by_workloads(store, start, now, settings.bucket_seconds), MAX_PANELS)
     zone = settings.workload_timezone
     plots = {"utilization over time": load_plot(rows, zone), "demand by weekday and hour": week_plot(rows, zone)}
     result = read_results(pipeline)

@@ -14,8 +14,6 @@ from piqc_pipeline.defs.resources import HISTORY_POOL, OWNERS, Materialized, Pip
 from piqc_pipeline.errors import PiqcError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from piqc_pipeline.scaling.fleet import FleetPlan
 
 GROUP = "scaling"
@@ -73,15 +71,17 @@ def scaling_replay(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     from piqc_pipeline.facts.bundle import write_text
     from piqc_pipeline.forecast.artifact import load
     from piqc_pipeline.forecast.series import series_from_history
+    from piqc_pipeline.history.reading import busiest, by_workloads
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.scaling.replay import ReplayOptions, replay, to_json
 
     settings, now = pipeline.settings, pipeline.now
     known = load(pipeline.artifact_dir).workloads
-    rows = open_store(settings.store_location()).read(now - timedelta(days=REPLAY_DAYS), now, list(known))
-    replayed = _busiest(rows)
-    result = replay(series_from_history(rows, replayed), policy_from_settings(settings), ReplayOptions(injections=()))
+    store, start = open_store(settings.store_location()), now - timedelta(days=REPLAY_DAYS)
+    rows = busiest(by_workloads(store, start, now, settings.bucket_seconds, list(known)), MOST_REPLAYED)
+    replayed = set(rows["workload"])
+    result = replay(series_from_history(rows), policy_from_settings(settings), ReplayOptions(injections=()))
     path = pipeline.replay_dir / "replay.json"
     write_text(json.dumps(to_json(result), indent=2, allow_nan=False) + "\n", path, "the replay's scores")
     ratio = result.pooled["minutes_over_90_at_equal_gpu_hours"]
@@ -117,21 +117,13 @@ def scaling_replay(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
                 ["workload", "why"],
                 [
                     *result.skipped.items(),
-                    *((name, f"not among the {MOST_REPLAYED} busiest") for name in sorted({*known} - {*replayed})),
+                    *((name, f"not among the {MOST_REPLAYED} busiest") for name in sorted({*known} - replayed)),
                 ],
             ),
             "file": dg.MetadataValue.path(path),
         },
         check_results=[_no_worse(ratio)],
     )
-
-
-def _busiest(rows: "pl.DataFrame") -> list[str]:
-    import polars as pl
-
-    busy = pl.col("busy_gpus").mean().fill_null(0.0)
-    ranked = rows.group_by("workload").agg(busy).sort("busy_gpus", "workload", descending=[True, False])
-    return sorted(ranked["workload"].head(MOST_REPLAYED).to_list())
 
 
 def _no_worse(ratio: "Mapping[str, float | None]") -> dg.AssetCheckResult:

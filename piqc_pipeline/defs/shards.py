@@ -67,26 +67,23 @@ def split_demand(
 
 
 def _write_shards(folder: Path, pipeline: Pipeline, size: int) -> list[str]:
-    import polars as pl
-
     from piqc_pipeline.forecast.shards import shard_keys
     from piqc_pipeline.history.store import open_store
 
     settings, now = pipeline.settings, pipeline.now
-    start = now - timedelta(days=settings.train_days)
-    rows = open_store(settings.store_location()).read(start, now)
-    if rows.is_empty():
+    start, store = now - timedelta(days=settings.train_days), open_store(settings.store_location())
+    workloads = store.workloads(start, now)
+    if not workloads:
         raise ForecastError(
             f"cannot train: the history at {settings.store_location()} has no rows from {start:%Y-%m-%d} to "
             f"{now:%Y-%m-%d}; materialize gpu_utilization for these days first"
         )
     _forget_old(folder.parent, now)
-    workloads = rows["workload"].unique().to_list()
     shards = {f"shard_{i}": keys for i, keys in enumerate(shard_keys(workloads, math.ceil(len(workloads) / size)))}
     write_text(json.dumps({"now": now.isoformat(), "shards": shards}), folder / "plan.json", "the shards' plan")
     for name, keys in shards.items():
         with replacing(folder / f"{name}.parquet") as partial:
-            rows.filter(pl.col("workload").is_in(list(keys))).write_parquet(partial)
+            store.read(start, now, list(keys)).write_parquet(partial)
     return list(shards)
 
 

@@ -134,11 +134,12 @@ class DuckDbStore:
         statement = "SELECT DISTINCT date_trunc('day', ts)::TIMESTAMP AS ts FROM buckets ORDER BY 1"
         return self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
 
-    def workloads(self) -> list[str]:
-        """Ids of all workloads that have rows, sorted."""
-        used = "workload_id IN (SELECT DISTINCT workload_id FROM buckets)"
+    def workloads(self, start: datetime | None = None, end: datetime | None = None) -> list[str]:
+        """Ids of the workloads that have rows in `[start, end)`, sorted."""
+        clause, values = where(start, end)
+        used = f"workload_id IN (SELECT DISTINCT workload_id FROM buckets{clause})"
         statement = f"SELECT DISTINCT workload FROM workloads WHERE {used} ORDER BY 1"
-        return self._read(statement, [], {"workload": HISTORY_SCHEMA["workload"]})["workload"].to_list()
+        return self._read(statement, values, {"workload": HISTORY_SCHEMA["workload"]})["workload"].to_list()
 
     def newest(self) -> datetime | None:
         """End of the newest bucket; None for an empty table."""

@@ -110,9 +110,9 @@ class ParquetLake:
         found = _collected(days, {"day": pl.Date()})["day"].sort().to_list()
         return [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in found]
 
-    def workloads(self) -> list[str]:
-        """Ids of all workloads that have rows, sorted."""
-        names = self._scan("gpu_utilization").select(pl.col("workload").unique())
+    def workloads(self, start: datetime | None = None, end: datetime | None = None) -> list[str]:
+        """Ids of the workloads that have rows in `[start, end)`, sorted."""
+        names = self._scan("gpu_utilization", start, end).select(pl.col("workload").unique())
         return _collected(names, {"workload": pl.String()})["workload"].sort().to_list()
 
     def newest(self) -> datetime | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from piqc_pipeline.history.profile import HIGH_UTILIZATION, LOW_UTILIZATION
+from piqc_pipeline.history.reading import busiest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +19,8 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 def load_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
     """Utilization of each workload over time, with the limits of outliers and the censored buckets, as PNG."""
-    names = _busiest(frame)
+    frame = busiest([frame], MAX_PANELS)
+    names = sorted(frame["workload"].unique())
     figure = _figure(len(names), height=1.7)
     for position, name in enumerate(names):
         axis = figure.axes[position]
@@ -43,7 +45,8 @@ def load_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
 
 def week_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
     """Mean demand of each workload by weekday and hour, as PNG."""
-    names = _busiest(frame)
+    frame = busiest([frame], MAX_PANELS)
+    names = sorted(frame["workload"].unique())
     figure = _figure(len(names), height=1.7)
     local = pl.col("ts").dt.convert_time_zone(timezone)
     for position, name in enumerate(names):
@@ -64,12 +67,6 @@ def week_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
         figure.axes[0].legend(fontsize=6, ncols=7, loc="upper right", frameon=False)
     figure.axes[-1].set_xlabel(f"hour of the day, clock of {timezone}", fontsize=7)
     return _png(figure)
-
-
-def _busiest(frame: pl.DataFrame) -> list[str]:
-    means = frame.group_by("workload").agg(pl.col("busy_gpus").mean().fill_null(0), pl.col("utilization").mean())
-    names = means.sort("busy_gpus", "utilization", "workload", descending=[True, True, False])["workload"]
-    return sorted(names.head(MAX_PANELS).to_list())
 
 
 def _step(frame: pl.DataFrame, name: str) -> int:

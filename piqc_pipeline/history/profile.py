@@ -5,7 +5,7 @@ saving, because load follows people's clocks.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -98,6 +98,10 @@ class LoadProfile:
     profiles: tuple[WorkloadProfile, ...]
     spans: tuple[Span, ...]
 
+    def __add__(self, other: "LoadProfile") -> "LoadProfile":
+        """The profiles of both."""
+        return LoadProfile(self.profiles + other.profiles, _in_order(self.spans + other.spans))
+
     def to_frame(self) -> pl.DataFrame:
         """One row a workload."""
         names = [field.name for field in fields(WorkloadProfile)]
@@ -146,7 +150,11 @@ def load_profile(frame: pl.DataFrame, timezone: str = "UTC") -> LoadProfile:
         own = spans_of(rows)
         spans += own
         profiles.append(_profile(str(workload), rows, own, timezone))
-    return LoadProfile(tuple(profiles), tuple(sorted(spans, key=lambda span: (span.start, span.workload, span.kind))))
+    return LoadProfile(tuple(profiles), _in_order(spans))
+
+
+def _in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
+    return tuple(sorted(spans, key=lambda span: (span.start, span.workload, span.kind)))
 
 
 def _profile(workload: str, rows: pl.DataFrame, spans: Sequence[Span], timezone: str) -> WorkloadProfile:

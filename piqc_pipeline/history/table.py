@@ -4,7 +4,7 @@ A window is replaced as a whole, yet an emptier answer never replaces fuller row
 not. How bytes reach a disk belongs to `store` and `lake`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -16,8 +16,6 @@ from piqc_pipeline.history.samples import HISTORY_SCHEMA, TIMESTAMP, conform
 KEY = ["cluster", "workload", "ts"]
 DECISIVE = ("step_seconds", "utilization", "demand_replicas", "samples_seen", "samples_expected", "devices_seen")
 """What decides whether a stored row or a new one stays, beside the key."""
-ROWS_AT_ONCE = 1_000_000
-"""Rows of all columns in memory at a time: about 200 MB."""
 
 FACTS_SCHEMA: dict[str, pl.DataType] = {
     "cluster": pl.String(),
@@ -80,8 +78,8 @@ class HistoryStore(Protocol):
         """UTC midnights of the days that have rows."""
         ...
 
-    def workloads(self) -> list[str]:
-        """Ids of all workloads that have rows, sorted."""
+    def workloads(self, start: datetime | None = None, end: datetime | None = None) -> list[str]:
+        """Ids of the workloads that have rows in `[start, end)`, sorted."""
         ...
 
     def newest(self) -> datetime | None:
@@ -119,24 +117,6 @@ class HistoryStore(Protocol):
     def compact(self) -> None:
         """Give freed space back to the disk."""
         ...
-
-
-def by_workloads(store: HistoryStore, start: datetime, end: datetime, step_seconds: int) -> Iterator[pl.DataFrame]:
-    """Rows of `[start, end)`, some workloads after the other: at most about `ROWS_AT_ONCE`, however long the range is.
-
-    Args:
-        store: The history.
-        start: First instant.
-        end: Instant after the last.
-        step_seconds: Usual width of a bucket.
-    """
-    size = max(1, int(ROWS_AT_ONCE * step_seconds / (end - start).total_seconds()))
-    names = store.workloads()
-    if len(names) <= size:
-        yield store.read(start, end)
-        return
-    for position in range(0, len(names), size):
-        yield store.read(start, end, names[position : position + size])
 
 
 def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,6 @@ from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, St
 from piqc_pipeline.history.duckdb_store import DuckDbStore
 from piqc_pipeline.history.schema import MIGRATIONS
 from piqc_pipeline.history.store import open_store
-from piqc_pipeline.history.table import by_workloads
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
 
@@ -279,15 +278,3 @@ def test_a_row_without_a_workload_is_refused(location: str) -> None:
 def test_a_file_in_which_no_row_would_stay_is_no_store(tmp_path: Path, name: str) -> None:
     with pytest.raises(HistoryError, match=f"{name} cannot be a history store"):
         open_store(tmp_path / name)
-
-
-def test_a_long_range_is_read_some_workloads_after_the_other(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(location)
-    names = [f"prod/x/Deployment/w{number}" for number in range(5)]
-    written = pl.concat([rows([0.1] * 288, workload=name) for name in names])
-    store.replace(DAY, NEXT_DAY, written)
-    assert [part.height for part in by_workloads(store, DAY, NEXT_DAY, 300)] == [5 * 288]
-    monkeypatch.setattr("piqc_pipeline.history.table.ROWS_AT_ONCE", 600)
-    parts = list(by_workloads(store, DAY, NEXT_DAY, 300))
-    assert [part.height for part in parts] == [576, 576, 288]
-    assert pl.concat(parts).equals(written)
