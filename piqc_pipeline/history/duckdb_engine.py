@@ -55,7 +55,8 @@ def attach(location: str, *, read_only: bool, wait_seconds: float) -> duckdb.Duc
 def _attach(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if os.getpid() not in _ENGINES:  # a forked child cannot use the engine of its parent
         spill = Path(tempfile.gettempdir()) / f"piqc-duckdb-{os.getpid()}"
-        _ENGINES[os.getpid()] = duckdb.connect(config={"temp_directory": str(spill)})
+        # A file is given back after each transaction: rows go straight into it, not into a log and then into it.
+        _ENGINES[os.getpid()] = duckdb.connect(config={"temp_directory": str(spill), "checkpoint_threshold": "1KB"})
     connection, alias = _ENGINES[os.getpid()].cursor(), f"store{next(_ALIASES)}"
     try:
         quoted = location.replace("'", "''")
