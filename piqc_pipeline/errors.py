@@ -4,7 +4,7 @@ Each message is the user's sentence: what failed, on what, what to do.
 
 ```
 PiqcError                        exit 1
-├── UsageError                   exit 2  options or settings that cannot be meant
+├── UsageError                   exit 2  options, names or settings that cannot be meant
 │   └── NotConfigured                    no cluster or no history was named
 ├── ClusterError
 │   ├── ClusterUnreachable               nobody answers, or a proxy does

@@ -13,7 +13,7 @@ import click
 from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.cli.tables import Side, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
-from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, TraceUnreadable, UsageError
+from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, HistoryError, UsageError
 
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.backtest import SeriesResult
@@ -108,15 +108,17 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
 
         inventory = last_inventory(settings)
         frame = FileSource(settings.history_file).fetch(start, now, inventory, settings.bucket_seconds).frame
+        series = series_from_history(frame)
     else:
+        from piqc_pipeline.history.reading import by_workloads
         from piqc_pipeline.history.store import open_store
 
         store = open_store(settings.store_location())
-        frame = store.read(start, now)
-        found = newest_row(store) if frame.is_empty() else ""
-    series = series_from_history(frame)
+        parts = by_workloads(store, start, now, settings.bucket_seconds)
+        series = [one for rows in parts for one in series_from_history(rows)]
+        found = "" if series else newest_row(store)
     if not series:
-        raise UsageError(
+        raise HistoryError(
             f"no history to train on between {start:%Y-%m-%d} and {now:%Y-%m-%d %H:%M} UTC{found}: materialize "
             "gpu_utilization, or import a file with `piqc history import`"
         )
@@ -258,7 +260,7 @@ def backtest_command(
     options = BacktestOptions(days, horizons or BacktestOptions().horizons_seconds, not no_prophet)
     series = [one for one in read_trace(file) if (not only or one.workload in only) and one.workload not in exclude]
     if not series:
-        raise TraceUnreadable(f"no series of {file} is left to score; check --series and --exclude")
+        raise UsageError(f"no series of {file} is left to score; check --series and --exclude")
     results: list[SeriesResult] = []
     with _progress(len(series), "scoring") as progress:
         for result in in_order(partial(backtest, options=options), series, min(workers or cores(), len(series))):

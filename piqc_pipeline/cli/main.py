@@ -1,5 +1,6 @@
 """Which commands does `piqc` have, and how do they end? Each command's module is imported only when it runs."""
 
+import errno
 import importlib
 import os
 import sys
@@ -29,6 +30,8 @@ COMMANDS = {
     "completion": ("scan", "Print the completion script of a shell."),
     "demo": ("demo", "Run the whole pipeline on the shipped demo."),
 }
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class LazyGroup(click.Group):
@@ -67,6 +70,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    _open_closed_streams()
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -83,9 +87,17 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except Exception as error:  # noqa: BLE001 - the shell's last resort: one sentence, never a traceback by default
-        _show(error, prefix=f"internal error ({type(error).__name__}): ")
+        full = isinstance(error, OSError) and error.errno in _NO_ROOM
+        _show(error, prefix="cannot write the result: " if full else f"internal error ({type(error).__name__}): ")
         code = EXIT_FAILED
     sys.exit(code or 0)
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed (`piqc … >&-`) goes nowhere, and no file that is opened later takes its place."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
 
 
 def _show(error: Exception, prefix: str = "") -> None:

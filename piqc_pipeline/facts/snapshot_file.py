@@ -39,6 +39,14 @@ def snapshot_from_json(text: bytes) -> ClusterSnapshot:
             f"cannot read the snapshot: its schema is {envelope.schema_version!r}, "
             f"this program reads {SCHEMA_VERSION!r}; scan the cluster again"
         )
+    odd = next(
+        (one.id for one in envelope.snapshot.workloads if len([*filter(None, one.id.rsplit("/", 3))]) != 4), None
+    )
+    if odd is not None:
+        raise DumpUnreadable(
+            f"cannot read the snapshot: {odd!r} is no id of a workload (cluster/namespace/Kind/name); "
+            "scan the cluster again"
+        )
     return envelope.snapshot
 
 

@@ -8,6 +8,7 @@ object is excused from.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from piqc_pipeline.scaling import schema
@@ -63,6 +64,9 @@ def lint_files(names: Sequence[str], standard_input: bytes | None = None) -> lis
     found: list[Document] = []
     findings: list[Finding] = []
     for name in paths_of(names):
+        if Path(name).is_dir():
+            findings.append(_nothing(name, "it holds no YAML file and no JSON file"))
+            continue
         try:
             content = standard_input or b"" if name == "-" else read(name)
             here = documents(content, name)
@@ -70,9 +74,13 @@ def lint_files(names: Sequence[str], standard_input: bytes | None = None) -> lis
             findings.append(Finding("unreadable", "error", name, error.line, "", "", str(error)))
             continue
         if not any(document.kind in CHECKED for document in here):
-            findings.append(Finding("nothing-to-check", "info", name, 1, "", "", "it holds no ScaledObject and no HPA"))
+            findings.append(_nothing(name, "it holds no ScaledObject and no HPA"))
         found += here
     return sorted([*findings, *lint_documents(found)], key=_order)
+
+
+def _nothing(name: str, why: str) -> Finding:
+    return Finding("nothing-to-check", "info", name, 1, "", "", why)
 
 
 def _order(entry: Finding) -> tuple[str, int, int, str, str]:

@@ -91,11 +91,15 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def paths_of(names: Sequence[str]) -> Iterator[str]:
-    """Files behind the names given: a folder stands for its YAML and JSON files, `-` for standard input."""
+    """Files behind the names given; `-` stands for standard input.
+
+    A folder stands for its YAML and JSON files, for itself where it has none.
+    """
     for name in names:
         path = Path(name)
         if name != "-" and path.is_dir():
-            yield from (str(found) for found in sorted(path.rglob("*")) if found.suffix in SUFFIXES and found.is_file())
+            found = [str(one) for one in sorted(path.rglob("*")) if one.suffix in SUFFIXES and one.is_file()]
+            yield from found or [name]
         else:
             yield name
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from piqc_pipeline.cli.forecast import backtest_command, model_command, predict_command, train_command
-from piqc_pipeline.errors import EXIT_UNKNOWN_PARTS, ArtifactMissing, TraceUnreadable, UsageError
+from piqc_pipeline.errors import EXIT_UNKNOWN_PARTS, ArtifactMissing, HistoryError, TraceUnreadable, UsageError
 from piqc_pipeline_tests.forecast.examples import START, daily_wave
 
 NOW = START + timedelta(days=6)
@@ -121,6 +121,12 @@ def test_unreadable_trace_is_one_sentence(tmp_path, write, message):
         run(backtest_command, str(path), "--json")
 
 
+def test_series_that_name_nothing_are_a_fault_of_the_command(tmp_path):
+    trace(tmp_path / "trace.parquet", 1)
+    with pytest.raises(UsageError, match="check --series"):
+        run(backtest_command, str(tmp_path / "trace.parquet"), "--series", "nobody")
+
+
 def test_figures_that_nobody_knows_are_shown_as_unknown(tmp_path):
     path = tmp_path / "trace.parquet"
     # Every third bucket is missing: no window of 30 minutes (three buckets) was measured throughout.
@@ -147,7 +153,7 @@ def test_series_under_eight_days_is_skipped_and_the_pooled_line_still_comes(tmp_
 def test_no_history_says_where_it_comes_from(environment):
     empty = environment / "load.parquet"
     pl.read_parquet(empty).with_columns(ts=pl.col("ts") - timedelta(days=300)).write_parquet(empty)
-    with pytest.raises(UsageError, match="no history to train on"):
+    with pytest.raises(HistoryError, match="no history to train on"):
         run(train_command)
 
 

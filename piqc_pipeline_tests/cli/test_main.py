@@ -1,5 +1,7 @@
 """The shell around every command: one sentence and an exit code, whatever happens below."""
 
+import errno
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -61,3 +63,19 @@ def test_unknown_command_is_a_usage_error() -> None:
     )
     assert ended.returncode == 2
     assert "No such command 'scna'" in ended.stderr
+
+
+def test_a_full_disk_behind_the_output_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(monkeypatch, OSError(errno.ENOSPC, "No space left on device")) == 1
+    assert capsys.readouterr().err == "piqc: cannot write the result: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(closed: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m piqc_pipeline.cli.main completion bash {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert bool(ended.stdout) == (" >&-" not in f" {closed}")

@@ -117,3 +117,12 @@ def test_a_snapshot_of_a_version_without_subjects_is_read_and_one_with_them_is_r
     assert snapshot_from_json(older).unknown == (Unknown("scaledobjects", "forbidden", True),)
     newer = text.replace(b'"interrupted":false', b'"interrupted":false,"something_later":1')
     assert snapshot_from_json(newer) == told
+
+
+@pytest.mark.parametrize("odd", [b"", b"llama", b"c/ns/Deployment/", b"ns/Deployment/d"])
+def test_a_workload_without_a_whole_id_is_no_snapshot_of_ours(odd: bytes) -> None:
+    text = snapshot_to_json(SNAPSHOT)
+    with pytest.raises(DumpUnreadable, match="is no id of a workload"):
+        snapshot_from_json(text.replace(b'"id":"c/ns/Deployment/d"', b'"id":"' + odd + b'"'))
+    arn = b'"id":"arn:aws:eks:eu-1:1:cluster/c/ns/Deployment/d"'
+    assert snapshot_from_json(text.replace(b'"id":"c/ns/Deployment/d"', arn)).workloads

@@ -95,7 +95,10 @@ def test_files_that_are_not_there_or_are_no_files_are_named(tmp_path):
     missing, folder = str(tmp_path / "none.yaml"), tmp_path / "empty"
     folder.mkdir()
     assert [(entry.file, entry.message) for entry in lint_files([missing])] == [(missing, "no such file")]
-    assert lint_files([str(folder)]) == []
+    (told,) = lint_files([str(folder)])
+    assert (told.rule, told.file, told.message) == (
+        "nothing-to-check", str(folder), "it holds no YAML file and no JSON file"
+    )  # fmt: skip
     assert lint_files(["/dev/null"])[0].message == "it is no regular file"
     assert lint_files(["a\x00b"])[0].rule == "unreadable"
 
