@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.prometheus.access import PrometheusAccess
 
+LONG_BYTES = 2**19
+"""Results from here on are worth loading Polars for, which reads numbers in half the time and a fifth of the memory."""
 MAX_SHOWN = 300
 """Characters of a server's own words that a message repeats."""
 SPLITTABLE = (
@@ -73,6 +75,16 @@ class _Data(msgspec.Struct):
     result: list[_Series] = []
 
 
+class _LongSeries(msgspec.Struct):
+    metric: dict[str, str] = {}
+    values: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _LongData(msgspec.Struct):
+    resultType: str = ""  # noqa: N815
+    result: list[_LongSeries] = []
+
+
 class _Answer(msgspec.Struct):
     status: str
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -86,6 +98,7 @@ class _Answer(msgspec.Struct):
 _ANSWER = msgspec.json.Decoder(_Answer)
 # Lax, because values stand in quotes; three times as fast as orjson with a cast after it.
 _DATA = msgspec.json.Decoder(_Data, strict=False)
+_LONG_DATA = msgspec.json.Decoder(_LongData)
 _NAMES = msgspec.json.Decoder(list[str])
 
 
@@ -136,6 +149,9 @@ def matrix_of(result: bytes, warnings: tuple[str, ...], access: PrometheusAccess
     Raises:
         PrometheusError: It is no vector or matrix.
     """
+    matrix = _swept(result, warnings) if len(result) >= LONG_BYTES else None
+    if matrix is not None:
+        return matrix
     try:
         decoded = _decoded(result)
         if decoded.resultType not in ("vector", "matrix"):
@@ -181,15 +197,40 @@ def too_long(access: PrometheusAccess) -> RangeTooLarge:
     return RangeTooLarge(f"{access.base} answers with more than {access.max_answer_bytes} bytes: ask for less at once")
 
 
-def joined(one: Matrix, two: Matrix) -> Matrix:
-    """The series of both, one after the other; a series may then stand there twice."""
+def joined(*parts: Matrix) -> Matrix:
+    """The series of all, one after the other; a series may then stand there twice."""
+    if len(parts) == 1:
+        return parts[0]
+    nothing = np.empty(0)
     return Matrix(
-        labels=one.labels + two.labels,
-        lengths=np.concatenate([one.lengths, two.lengths]),
-        times=np.concatenate([one.times, two.times]),
-        values=np.concatenate([one.values, two.values]),
-        warnings=tuple(dict.fromkeys(one.warnings + two.warnings)),
+        labels=[labels for part in parts for labels in part.labels],
+        lengths=np.concatenate([np.empty(0, dtype=np.int64), *(part.lengths for part in parts)]),
+        times=np.concatenate([nothing, *(part.times for part in parts)]),
+        values=np.concatenate([nothing, *(part.values for part in parts)]),
+        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
     )
+
+
+def _swept(result: bytes, warnings: tuple[str, ...]) -> Matrix | None:
+    """A matrix as Prometheus writes it, read as one row of numbers; None for everything else."""
+    import polars as pl  # which the predictor does without
+
+    try:
+        data = _LONG_DATA.decode(result)
+        texts = [bytes(series.values) for series in data.result]
+        lengths = np.array([text.count(b'"') // 2 for text in texts], dtype=np.int64)
+        told = [text for text in texts if len(text) > 2]
+        points = b",".join(told)
+        numbers = points.translate(None, b'"[]')
+        schema = {"number": pl.Float64}
+        flat = pl.read_csv(numbers, schema=schema, has_header=False, separator=";", eol_char=",").to_series().to_numpy()
+    except (msgspec.MsgspecError, pl.exceptions.PolarsError):
+        return None
+    count = int(lengths.sum())
+    as_written = data.resultType == "matrix" and len(points) - len(numbers) == 4 * count + 2 * len(told)
+    if not as_written or len(flat) != 2 * count or not np.isfinite(flat[0::2]).all():
+        return None
+    return Matrix([series.metric for series in data.result], lengths, flat[0::2], flat[1::2], warnings)
 
 
 def _decoded(result: bytes) -> _Data:

@@ -7,10 +7,17 @@ import httpx
 import pytest
 
 from piqc_pipeline.errors import PrometheusError
+from piqc_pipeline.prometheus import answers
 from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline.prometheus.answers import Matrix, Passing, RangeTooLarge, matrix_of, result_of
 
 ACCESS = PrometheusAccess("http://p.test")
+
+
+@pytest.fixture(autouse=True, params=[0, answers.LONG_BYTES], ids=["as a long answer", "as a short one"])
+def length(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is long is read by another way, which must come to the same."""
+    monkeypatch.setattr(answers, "LONG_BYTES", request.param)
 
 
 def read(body: str | dict[str, object], status: int = 200) -> Matrix:
@@ -46,6 +53,10 @@ def test_a_matrix_of_four_pods_has_each_pods_points() -> None:
 def test_what_is_no_finite_number_is_never_one_and_costs_no_other_sample(text: str) -> None:
     got = read(answer("vector", {"metric": {}, "value": [1.5, text]}, {"metric": {"a": "b"}, "value": [1.5, "3"]}))
     assert not math.isfinite(got.values[0]) and got.values[1] == 3
+    points = [[300, "1"], [600, text], [900, "2.5"]]
+    got = read(answer("matrix", {"metric": {}, "values": points}, {"metric": {"a": "b"}, "values": [[300, "3"]]}))
+    assert got.times.tolist() == [300, 600, 900, 300]
+    assert not math.isfinite(got.values[1]) and got.values[[0, 2, 3]].tolist() == [1, 2.5, 3]
 
 
 def test_a_native_histogram_has_no_points() -> None:
