@@ -1,29 +1,31 @@
-"""What does Prometheus know of a workload's load? Asked day by day, a few days at the same time.
+"""What does Prometheus know of a workload's load? Asked day by day, all questions of a day at the same time.
 
-Which queries are right belongs to `prometheus_day`, transport to the package `prometheus`, the arithmetic of rows to
-`rows`.
+Which queries are right belongs to `questions`, whose their answers are to `prometheus_day`, transport to the package
+`prometheus`, the arithmetic of rows to `rows`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import httpx
 import polars as pl
 
 from piqc_pipeline.history.attribution import Owners
 from piqc_pipeline.history.inventory import WorkloadInventory
+from piqc_pipeline.history.points import Window
 from piqc_pipeline.history.prometheus_day import PrometheusDay
+from piqc_pipeline.history.questions import DayQuestions, names_pattern
 from piqc_pipeline.history.rows import day_rows
-from piqc_pipeline.history.samples import FetchedHistory, conform, days_between, empty_history, floor_to
-from piqc_pipeline.history.signals import names_pattern
+from piqc_pipeline.history.samples import FetchedHistory, days_between, empty_history, floor_to
 from piqc_pipeline.prometheus.access import PrometheusAccess
 from piqc_pipeline.prometheus.client import PrometheusClient
 
 MAX_ANSWER_BYTES = 32 * 2**20
-"""A longer answer is asked for in halves: decoded, it takes ten times as much, and some days are asked at once."""
+"""A longer answer is asked for in halves: decoded, it takes ten times as much, and some are read at once."""
+DAY_SECONDS = 86_400
 
 
 class PrometheusSource:
@@ -35,20 +37,17 @@ class PrometheusSource:
         *,
         workers: int = 4,
         transport: httpx.BaseTransport | None = None,
-        on_day: Callable[[datetime], None] | None = None,
     ) -> None:
         """Nothing is asked yet.
 
         Args:
             access: Address, credentials, time limit.
-            workers: Days asked at the same time.
+            workers: Questions asked at the same time.
             transport: In place of the network, in tests.
-            on_day: Called with each day that is done, for a progress bar.
         """
         self._access = replace(access, max_answer_bytes=min(access.max_answer_bytes, MAX_ANSWER_BYTES))
         self._workers = workers
         self._transport = transport
-        self._on_day = on_day
 
     def fetch(
         self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
@@ -67,31 +66,29 @@ class PrometheusSource:
         start, end = floor_to(start, bucket_seconds), floor_to(end, bucket_seconds)
         # Whole days are asked for and cut afterwards: what a pod or signal is worth is judged by its day, so that a
         # part of a day gives the same rows as the day.
-        windows = [(day, day + timedelta(days=1)) for day in days_between(start, end)]
         with PrometheusClient(self._access, self._transport) as client, _pool(self._workers) as pool:
-            parts = list(
-                pool.map(lambda window: self._day(client, window[0], window[1], inventory, bucket_seconds), windows)
-            )
+            parts = [self._day(client, pool, day, inventory, bucket_seconds) for day in days_between(start, end)]
         frame = pl.concat([part.frame for part in parts]) if parts else empty_history()
         frame = frame.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
         warnings = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
-        return FetchedHistory(frame if len(parts) == 1 else frame.sort("workload", "ts"), warnings)
+        if len(parts) > 1:
+            names = pl.Enum(frame["workload"].unique().sort())  # whose numbers are sorted, not millions of texts
+            frame = frame.sort(pl.col("workload").cast(names), "ts")
+        return FetchedHistory(frame, warnings)
 
     def _day(
         self,
         client: PrometheusClient,
+        pool: Executor,
         start: datetime,
-        end: datetime,
         inventory: Sequence[WorkloadInventory],
         bucket_seconds: int,
     ) -> FetchedHistory:
-        day = PrometheusDay(client, start, end, bucket_seconds, set(client.names(names_pattern(), start, end)))
-        owners = Owners(inventory, *day.owners())
-        samples = day.samples(owners)
-        rows = day_rows(samples, inventory, bucket_seconds)
-        if self._on_day is not None:
-            self._on_day(start)
-        return FetchedHistory(conform(rows), tuple(day.warnings))
+        window = Window(start, bucket_seconds, DAY_SECONDS // bucket_seconds)
+        names = set(client.names(names_pattern(), start, window.end))
+        day = PrometheusDay(DayQuestions(client, pool, window, names), window)
+        rows = day_rows(day.samples(Owners(inventory, *day.owners())), inventory)
+        return FetchedHistory(rows, tuple(day.warnings))
 
 
 @contextmanager

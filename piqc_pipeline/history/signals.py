@@ -37,21 +37,19 @@ DEVICE_SIGNALS = (
 OVERSHOOT = 1.05
 """Gauges pass their full scale by rounding only; above it stands a sentinel (dcgm-exporter: about 9.22e18)."""
 
-RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "tgi_batch_current_size")
-WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size")
-FINISHED = ("vllm:request_success_total", "sglang:num_requests_total", "tgi_request_success")
-PROMPT_TOKENS = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total")
-GENERATED_TOKENS = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
-"""Counters: `rate` is right for them."""
+ENGINE_GAUGES = {
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size"),
+    "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "tgi_batch_current_size"),
+}
+"""Requests in the queue and in the batch, of vLLM, SGLang and TGI: averaged over a bucket."""
+ENGINE_COUNTERS = {
+    "finished": ("vllm:request_success_total", "sglang:num_requests_total", "tgi_request_success"),
+    "prompt": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
+    "generated": ("vllm:generation_tokens_total", "sglang:generation_tokens_total"),
+}
+"""Requests finished, tokens read and tokens written: `rate` is right for counters, and for them only."""
 
-RUNNING_SIGNAL = "requests_running/max_num_seqs"
-TOKENS_SIGNAL = "tokens/capacity"
 RATE_SIGNAL = "offered_rate/capacity"
-
-
-def names_pattern() -> str:
-    """A regular expression of every metric that is asked for."""
-    devices = [signal.name for signal in DEVICE_SIGNALS]
-    owners = ["kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_status_ready"]
-    wanted = ["kube_deployment_spec_replicas", "kube_statefulset_replicas", "kube_pod_container_resource_requests"]
-    return "|".join([*devices, *RUNNING, *WAITING, *FINISHED, *PROMPT_TOKENS, *GENERATED_TOKENS, *owners, *wanted])
+TOKENS_SIGNAL = "tokens/capacity"
+RUNNING_SIGNAL = "requests_running/max_num_seqs"
+"""What a row names as its signal where work or the engine's batch tells the load, best first; else a device signal."""

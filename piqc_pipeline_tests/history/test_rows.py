@@ -1,54 +1,34 @@
-from datetime import timedelta
-
-import polars as pl
-
 from piqc_pipeline.history.inventory import WorkloadInventory
-from piqc_pipeline.history.rows import DaySamples, day_rows
-from piqc_pipeline_tests.history.rows import DAY
+from piqc_pipeline.history.rows import day_rows
+from piqc_pipeline_tests.history.points import day, of_devices, of_pods
 
 CHAT = WorkloadInventory("prod/llm/Deployment/chat", "llm", "Deployment", "chat", gpus_per_replica=2.0)
-STEP = 300
-
-
-def of_pods(column: str, *told: tuple[str, int, float]) -> pl.DataFrame:
-    """One row a pod, number of its bucket, and value."""
-    return pl.DataFrame(
-        [(CHAT.id, pod, DAY + timedelta(seconds=STEP * bucket), value) for pod, bucket, value in told],
-        schema={
-            "workload": pl.Categorical,
-            "pod": pl.Categorical,
-            "ts": pl.Datetime("us", "UTC"),
-            column: pl.Float64,
-        },
-        orient="row",
-    )
-
-
-def devices(*told: tuple[str, int]) -> pl.DataFrame:
-    """Two devices at 0.5 for each pod and number of its bucket."""
-    series = [(pod, name) for pod in sorted({pod for pod, _ in told}) for name in ("0", "1")]
-    parts = []
-    for number, (pod, name) in enumerate(series):
-        own = of_pods("value", *((pod, bucket, 0.5) for whose, bucket in told if whose == pod))
-        parts.append(own.with_columns(series=pl.lit(number, pl.Int32), device=pl.lit(f"{pod}/{name}", pl.Categorical)))
-    same = {"seen": pl.lit(10, pl.Int32), "expected": pl.lit(10, pl.Int32), "gpus": pl.lit(1.0)}
-    signal = {"signal": pl.lit("DCGM_FI_DEV_GPU_UTIL", pl.Categorical), "confidence": pl.lit("low", pl.Categorical)}
-    return pl.concat(parts).with_columns(**same, **signal)
+A, B, C = (f"{CHAT.id}-{name}" for name in "abc")
 
 
 def test_unready_pods_are_not_expected_and_ready_ones_without_samples_are() -> None:
-    none = of_pods("value")
-    samples = DaySamples(
+    samples = day(
         # Pod b has no samples after the first bucket.
-        devices=devices(("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1), ("c", 2)),
-        missing=of_pods("ready", ("b", 1, 1.0), ("b", 2, 0.2)),
-        unready=of_pods("ready", ("a", 1, 0.3), ("b", 2, 0.2)),
-        wanted=pl.DataFrame(schema={"workload": pl.Categorical, "ts": pl.Datetime("us", "UTC"), "wanted": pl.Float64}),
-        waiting=none,
-        running=none,
-        finished=none,
-        prompt=none,
-        generated=none,
-    )
-    told = day_rows(samples, (CHAT,), STEP).select("devices_seen", "devices_expected", "ready_replicas").rows()
+        of_devices(*((pod, bucket, 0.5) for pod, bucket in [(A, 0), (A, 1), (A, 2), (B, 0), (C, 0), (C, 1), (C, 2)]),
+                   devices=("0", "1")),
+        missing=of_pods((B, 1, 1.0), (B, 2, 0.2)),
+        unready=of_pods((A, 1, 0.3), (B, 2, 0.2)),
+    )  # fmt: skip
+    told = day_rows(samples, (CHAT,)).select("devices_seen", "devices_expected", "ready_replicas").rows()
     assert told == [(6, 6, 3.0), (2, 4, 2.0), (4, 4, 2.0)]
+
+
+def test_a_replicas_gpus_are_the_same_in_buckets_without_a_device() -> None:
+    samples = day(of_devices((A, 0, 0.5), devices=("0", "1", "2")), waiting=of_pods((A, 0, 1.0), (A, 4, 1.0)))
+    rows = day_rows(samples, (CHAT,))
+    assert rows["devices_seen"].to_list() == [3, None]
+    assert rows["gpus_per_replica"].to_list() == [3.0, 3.0]
+
+
+def test_of_the_replicas_wanted_by_two_owners_the_larger_number_counts_and_alone_it_is_no_row() -> None:
+    samples = day(of_devices((A, 0, 0.5)), wanted=of_pods((A, 0, 2.0), (B, 0, 3.0), (A, 7, 4.0)))
+    assert day_rows(samples, (CHAT,))["wanted_replicas"].to_list() == [3.0]
+
+
+def test_no_sample_is_no_row() -> None:
+    assert day_rows(day(of_devices(), missing=of_pods((A, 1, 1.0))), (CHAT,)).is_empty()
