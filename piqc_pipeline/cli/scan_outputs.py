@@ -115,8 +115,12 @@ def _write_specs(results: "Sequence[ScanResult]", outputs: Outputs, folder: Path
 def bundles(results: "Sequence[ScanResult]", now: datetime) -> "list[FactsBundle]":
     """The facts bundle of each cluster."""
     from piqc_pipeline.facts.build import build_bundle
+    from piqc_pipeline.waste import priced_facts
 
-    return [build_bundle(result.snapshot, result.waste, generated_at=now) for result in results]
+    return [
+        build_bundle(result.snapshot, priced_facts(result.waste, result.snapshot), generated_at=now)
+        for result in results
+    ]
 
 
 def write_bundles(found: "Sequence[FactsBundle]", outputs: Outputs) -> None:

@@ -165,9 +165,10 @@ def facts_bundle(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     from piqc_pipeline.history.snapshots import observations_of
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.report.history_rows import facts_rows
+    from piqc_pipeline.waste import priced_facts
 
     result = read_results(pipeline)
-    bundle = build_bundle(result.snapshot, result.waste, generated_at=pipeline.now)
+    bundle = build_bundle(result.snapshot, priced_facts(result.waste, result.snapshot), generated_at=pipeline.now)
     write_bundle(bundle, pipeline.bundle_path)
     written = pipeline.bundle_path.read_bytes()
     store = open_store(pipeline.settings.store_location())

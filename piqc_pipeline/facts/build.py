@@ -1,6 +1,6 @@
 """Which facts follow from a snapshot, each with its unit, source and confidence?
 
-Dollars and hardware come from the waste report, which states its own facts (`SupportsFacts`). Nothing is guessed: a
+Dollars and hardware come from the waste report, which states its own facts (`PricedFacts`). Nothing is guessed: a
 fact that is not known is left out, with its reason (`inventory.py`); a required one has a row in `factErrors` too.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
-from typing import Literal, Protocol
+from typing import Literal
 
 from piqc_pipeline.facts.bundle import (
     ClusterRef,
@@ -77,17 +77,9 @@ class PricedFacts:
     unknown: tuple[UnknownEntry, ...] = ()
 
 
-class SupportsFacts(Protocol):
-    """Anything that can state its figures as facts, as a waste report does."""
-
-    def priced_facts(self, snapshot: ClusterSnapshot) -> PricedFacts:
-        """Its figures as facts."""
-        ...
-
-
 def build_bundle(
     snapshot: ClusterSnapshot,
-    report: SupportsFacts,
+    priced: PricedFacts,
     *,
     generated_at: datetime | None = None,
     notes: Sequence[str] = (),
@@ -96,11 +88,10 @@ def build_bundle(
 
     Args:
         snapshot: What the scan saw.
-        report: The waste report of the same snapshot.
+        priced: What the waste report of the same snapshot states as facts.
         generated_at: The instant taken as now; the snapshot's own if None.
         notes: Sentences for people, for instance that a scan was cut off.
     """
-    priced = report.priced_facts(snapshot)
     pods: dict[str, list[Pod]] = {}
     for pod in sorted(snapshot.pods or (), key=lambda one: (one.namespace, one.name)):
         pods.setdefault(pod.workload_id, []).append(pod)

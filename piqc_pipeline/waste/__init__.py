@@ -3,6 +3,7 @@
 `assess(snapshot, prices)` answers; `load_prices` reads the catalog and the user's own prices.
 """
 
+from piqc_pipeline.waste.as_facts import priced_facts
 from piqc_pipeline.waste.assess import assess
 from piqc_pipeline.waste.figures import (
     BUCKETS,
@@ -32,4 +33,5 @@ __all__ = [
     "WorkloadFigures",
     "assess",
     "load_prices",
+    "priced_facts",
 ]

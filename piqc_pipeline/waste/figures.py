@@ -6,8 +6,7 @@ Types only; `assess.py` computes them. Dollars are USD; unknown is `None` with a
 from dataclasses import dataclass, field
 from typing import Literal
 
-from piqc_pipeline.facts.build import PricedFacts
-from piqc_pipeline.facts.snapshot import ClusterSnapshot, Confidence, Sharing, Unknown
+from piqc_pipeline.facts.snapshot import Confidence, Sharing, Unknown
 
 HOURS_PER_DAY = 24
 
@@ -294,9 +293,3 @@ class WasteReport:
     summary: WasteSummary
     unknown: tuple[Unknown, ...] = ()
     by_workload: dict[str, WorkloadFigures] = field(default_factory=dict)
-
-    def priced_facts(self, snapshot: ClusterSnapshot) -> PricedFacts:
-        """Its figures as facts, for `piqc_pipeline.facts.build.build_bundle`."""
-        from piqc_pipeline.waste.as_facts import priced_facts
-
-        return priced_facts(self, snapshot)

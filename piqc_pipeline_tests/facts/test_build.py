@@ -5,12 +5,12 @@ from dataclasses import replace
 from piqc_pipeline.facts.build import build_bundle, family, parallelism
 from piqc_pipeline.facts.bundle import FactsBundle, bundle_from_json
 from piqc_pipeline.facts.snapshot import Autoscaler, ClusterSnapshot, EngineRuntime, Latency, Unknown
-from piqc_pipeline.waste import assess, load_prices
+from piqc_pipeline.waste import assess, load_prices, priced_facts
 from piqc_pipeline_tests.waste.clusters import NOW, cluster, node, pod, sample_cluster, workload
 
 
 def bundle_of(snapshot: ClusterSnapshot) -> FactsBundle:
-    return build_bundle(snapshot, assess(snapshot, load_prices()))
+    return build_bundle(snapshot, priced_facts(assess(snapshot, load_prices()), snapshot))
 
 
 def values(bundle: FactsBundle, object_id: str) -> dict[str, object]:

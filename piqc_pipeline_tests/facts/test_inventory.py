@@ -18,7 +18,7 @@ from piqc_pipeline.facts.snapshot import (
     Unknown,
     Workload,
 )
-from piqc_pipeline.waste import assess, load_prices
+from piqc_pipeline.waste import assess, load_prices, priced_facts
 from piqc_pipeline_tests.waste.clusters import cluster, node, pod, workload
 
 _WORDS = """
@@ -97,7 +97,7 @@ KNOWN = workload(
 
 def found(given: Workload, *pods: Pod) -> FactObject:
     snapshot = cluster([node("n")], list(pods), [given])
-    bundle = build_bundle(snapshot, assess(snapshot, load_prices()))
+    bundle = build_bundle(snapshot, priced_facts(assess(snapshot, load_prices()), snapshot))
     return next(one for one in bundle.objects if one.workload_id == given.id)
 
 
