@@ -32,22 +32,28 @@ def verdict(
         says: One sentence for the user: what it means, what to do.
         blocking: Declared as blocking: a failure is an error; otherwise it is a warning.
     """
+    shown = carried(measured) if isinstance(measured, float) else measured
     return dg.AssetCheckResult(
         check_name=name,
         passed=passed,
         severity=dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN,
         description=says,
-        metadata={"measured": "unknown" if measured is None else measured, "limit": limit, "unit": unit},
+        metadata={"measured": "unknown" if shown is None else shown, "limit": limit, "unit": unit},
     )
 
 
 def numbers(values: Mapping[str, float | None]) -> dict[str, dg.MetadataValue]:
     """Figures that Dagster plots over time; an unknown one is left out, because a zero would be a claim."""
     return {
-        name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(float(value))
+        name: dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(carried(float(value)))
         for name, value in values.items()
         if value is not None
     }
+
+
+def carried(value: float) -> float:
+    """A figure with the digits that it carries: two decimals, or four digits where it is below 100."""
+    return round(value, 2) if abs(value) >= 100 else float(f"{value:.4g}")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> dg.MetadataValue:

@@ -142,6 +142,10 @@ def _joined(folder: Path, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
     return {
         **numbers({name: headline.pop(name) for name in ("mae_pp_ensemble", "rmse_pp_ensemble")}),
         "errors": errors_of(candidate),
+        "rejected": table(
+            ["workload", "why"],
+            [[one.workload, "; ".join(one.reasons)] for one in candidate.workloads.values() if one.reasons],
+        ),
         "forecast": picture("demand and its forecast", plot),
         **numbers(headline),
         "drift": drift_of_each(candidate),
@@ -174,7 +178,7 @@ def headline_of(candidate: "CandidateModel") -> dict[str, float | None]:
 
 
 def errors_of(candidate: "CandidateModel") -> dg.MetadataValue:
-    """The table of errors 30 minutes ahead over the last 24 hours, in points of utilization."""
+    """The table of mean absolute errors 30 minutes ahead over the last 24 hours, in points of utilization."""
     from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
 
     rows: list[list[object]] = []
@@ -187,13 +191,13 @@ def errors_of(candidate: "CandidateModel") -> dg.MetadataValue:
                 "yes" if forecast.accepted else "no",
                 *(score.mae_pp if score else None for score in scores),
                 own.rmse_pp if own else None,
-                own.mae_demand if own else None,
-                forecast.coverage_q90,
-                "; ".join(forecast.reasons),
+                None if forecast.coverage_q90 is None else 100 * forecast.coverage_q90,
             ]
         )
-    header = ["workload", "accepted", *(f"MAE {MODEL_LABELS[model]}, pp" for model in COMPARED)]
-    return table([*header, "RMSE ensemble, pp", "MAE ensemble, replicas", "coverage of q90", "why not"], rows)
+    own_label, *others = (MODEL_LABELS[model] for model in COMPARED)
+    return table(
+        ["workload", "accepted", f"MAE, pp: {own_label}", *others, f"RMSE, pp: {own_label}", "q90 covers, %"], rows
+    )
 
 
 def drift_of_each(candidate: "CandidateModel") -> dg.MetadataValue:

@@ -4,6 +4,7 @@ import io
 
 import dagster as dg
 import numpy as np
+import pytest
 
 from piqc_pipeline.defs import display
 
@@ -53,3 +54,20 @@ def test_a_plot_that_stays_too_large_is_a_sentence() -> None:
     shown = str(display.picture("noise", noisy_png(600, colors=256)).value)
     assert shown.startswith("noise: ")
     assert shown.endswith("too large to show here; see the file")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3243.4273981, 3243.43),
+        (5.283746519, 5.284),
+        (0.0123456, 0.01235),
+        (0.0, 0.0),
+        (-120.005001, -120.01),
+        (8.0, 8.0),
+    ],
+)
+def test_figures_carry_no_more_digits_than_they_mean(value: float, shown: float) -> None:
+    assert display.numbers({"x": value})["x"].value == shown
+    result = display.verdict("gaps", False, measured=value, limit=0.02, unit="share", says="")
+    assert result.metadata["measured"].value == shown
