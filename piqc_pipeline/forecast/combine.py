@@ -26,9 +26,17 @@ STRETCH_HALF_LIVES = 400
 TINY = 1e-300
 """Members that are never wrong on a constant series count as equal."""
 
-CENTRAL_SHARES = (0.4, 0.5, 0.6)
+CENTRAL_SHARES = np.array([[0.4], [0.5], [0.6]])
 FLOOR_SHARE = 0.001
 """Losses under this share of the series' standard deviation count as equal."""
+
+
+@lru_cache(maxsize=64)
+def spans_of(ends: tuple[int, ...], steps: int) -> Ints:
+    """Which of some spans each step lies in, by where they end; steps past the last belong to it."""
+    found = np.minimum(np.searchsorted(np.array(ends), np.arange(steps), side="right"), len(ends) - 1)
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Buckets:
 
     def index_of(self, horizon: int) -> Ints:
         """Bucket of each step; steps past the last bucket belong to it."""
-        return np.minimum(np.searchsorted(np.array(self.ends), np.arange(horizon), side="right"), self.count - 1)
+        return spans_of(self.ends, horizon)
 
     def means(self, paths: Floats) -> Floats:
         """Mean of each bucket along the last axis; NaN where any step of the bucket is NaN."""
@@ -138,14 +146,12 @@ def mean_loss(sums: Floats, weights: Floats) -> Floats:
     Paths that a member has not forecast yet, but others have, count as the worst member's: a newcomer's one lucky path
     does not outweigh another's week. Members are on the last axis.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(weights > 0, sums / weights, np.nan)
-    worst = np.max(np.where(weights > 0, means, 0.0), axis=-1, keepdims=True)
-    most = np.max(weights, axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        filled = (sums + (most - weights) * worst) / most
-    losses: Floats = np.prod(np.where(weights > 0, filled, np.nan), axis=0) ** (1.0 / len(sums))
-    return losses
+    begun = weights > 0
+    means = np.divide(sums, weights, out=np.zeros(sums.shape), where=begun)
+    most = weights.max(axis=-1, keepdims=True)
+    filled = sums + (most - weights) * means.max(axis=-1, keepdims=True)
+    losses: Floats = np.divide(filled, most, out=np.full(sums.shape, np.nan), where=begun).prod(axis=0)
+    return losses ** (1.0 / len(sums))
 
 
 def weights_from(losses: Floats, floor: float) -> Floats:
@@ -157,39 +163,36 @@ def weights_from(losses: Floats, floor: float) -> Floats:
         losses: NaN where no path has finished.
         floor: Loss below which members count as equal (demand units).
     """
-    floor = max(floor, TINY)
     known = np.isfinite(losses)
-    best = np.min(np.where(known, losses, np.inf), axis=-2, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        ratio = (best + floor) / (losses + floor)
-    nobody = ~known.any(axis=-2, keepdims=True)
-    return np.where(known, ratio, np.where(nobody, 1.0, 0.0)) ** POWER
+    floored = np.where(known, losses, np.inf) + max(floor, TINY)
+    best = floored.min(axis=-2, keepdims=True)
+    ratio: Floats = np.divide(best, floored, out=np.ones(losses.shape), where=np.isfinite(best))
+    return ratio**POWER
 
 
 def central_value(paths: Floats, weights: Floats) -> Floats:
-    """Mean of the weighted 40, 50 and 60 % quantiles of the members, along the last axis.
+    """Mean of the weighted 40, 50 and 60 % quantiles of the members, along the first axis.
 
     A weighted quantile is the smallest value with at least that share of the weight at or under it. Where most of the
     weight agrees, as on a step, the three are one and the same value.
 
     Args:
-        paths: Shape (..., members).
-        weights: Broadcastable to `paths`; members without weight are never chosen.
+        paths: Shape (members, ...).
+        weights: The same shape; members without weight are never chosen.
     """
-    count = paths.shape[-1]
-    # Members first and flat indexes: sums over nine rows instead of in thousands of short ones, twice as fast.
-    by_member = np.moveaxis(paths, -1, 0).reshape(count, -1)
-    weight = np.moveaxis(np.broadcast_to(weights, paths.shape), -1, 0).reshape(count, -1)
-    columns = np.arange(by_member.shape[1])
-    index = np.argsort(by_member, axis=0)
+    # Flat indexes, and sums over nine rows instead of in thousands of short columns: twice as fast.
+    values, cumulative = paths.reshape(len(paths), -1), weights.reshape(len(paths), -1)
+    columns = np.arange(values.shape[1])
+    index = values.argsort(axis=0, kind="stable")  # of so few members twice as fast as the default
     index *= len(columns)
     index += columns
-    ranked, cumulative = by_member.ravel().take(index).ravel(), weight.ravel().take(index)
-    for rank in range(1, count):
+    cumulative = cumulative.ravel().take(index)
+    for rank in range(1, len(paths)):
         cumulative[rank] += cumulative[rank - 1]
-    total = np.zeros(len(columns))
-    for share in CENTRAL_SHARES:
-        position = (cumulative[:-1] < share * cumulative[-1]).sum(axis=0, dtype=np.int64)
-        total += ranked.take(position * len(columns) + columns)
-    central: Floats = (total / len(CENTRAL_SHARES)).reshape(paths.shape[:-1])
+    below = cumulative[:-1, None] < CENTRAL_SHARES * cumulative[-1]
+    position = below.view(np.int8).sum(axis=0, dtype=np.int8).astype(np.int64)
+    position *= len(columns)
+    position += columns
+    quantiles = values.ravel().take(index.ravel().take(position))
+    central: Floats = (quantiles.sum(axis=0) / len(quantiles)).reshape(paths.shape[1:])
     return central

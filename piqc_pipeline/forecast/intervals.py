@@ -7,7 +7,7 @@ and an adaptive level repairs what is left (adaptive conformal inference: Gibbs 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -265,14 +265,20 @@ class PastMisses:
     def after(self, residual: float) -> "PastMisses":
         """With one more finished origin; NaN where not measured. The origin of a week ago leaves."""
         ranked, origins, count = self.ranked, self.origins, self.count + 1
-        staying = origins >= count - round(RESIDUAL_DAYS * self.day)
-        if not staying.all():
-            ranked, origins = ranked[staying], origins[staying]
+        oldest = int(origins.argmin()) if len(origins) else 0
+        if len(origins) and origins[oldest] < count - round(RESIDUAL_DAYS * self.day):
+            ranked = np.concatenate((ranked[:oldest], ranked[oldest + 1 :]))
+            origins = np.concatenate((origins[:oldest], origins[oldest + 1 :]))
         if math.isfinite(residual):
             at = int(ranked.searchsorted(residual, side="right"))
             ranked = np.concatenate((ranked[:at], (residual,), ranked[at:]))
             origins = np.concatenate((origins[:at], (count - 1,), origins[at:]))
         return PastMisses(self.day, self.steps, count, ranked, origins)
+
+    @cached_property
+    def _cumulative(self) -> Floats:
+        """Weight of each miss and all smaller ones, for the origin that comes `steps` after the newest miss."""
+        return _age_weights(self.day, self.steps).take(self.count - 1 - self.origins).cumsum()
 
     def quantiles(self, levels: Sequence[float]) -> list[float]:
         """Quantiles for the origin that comes `steps` after the newest miss; NaN with too few misses.
@@ -281,8 +287,8 @@ class PastMisses:
         """
         if len(self.ranked) < LEAST_RESIDUALS:
             return [math.nan] * len(levels)
-        cumulative = np.cumsum(_age_weights(self.day, self.steps)[self.count - 1 - self.origins])
-        total, last = float(cumulative[-1]), len(cumulative) - 1
+        cumulative, last = self._cumulative, len(self.ranked) - 1
+        total = float(cumulative[-1])
         return [float(self.ranked[min(int(cumulative.searchsorted(level * total)), last)]) for level in levels]
 
 

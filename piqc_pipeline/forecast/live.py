@@ -4,6 +4,8 @@ Nothing is fitted here: the night's fits stay, while losses, residuals, levels a
 costs well under a millisecond. `refresh` is the outside of this module, `state` its form on disk.
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +29,7 @@ from piqc_pipeline.forecast.members.residuals import LOOK_BACK_SECONDS
 from piqc_pipeline.forecast.quick import QuickNight, paths, written_out
 from piqc_pipeline.forecast.rolling import LOSS_STRIDE_SECONDS
 
-HALF_LIVES = np.array(HALF_LIVES_DAYS)
+HALF_LIVES = np.array(HALF_LIVES_DAYS)[:, None, None]
 
 AHEAD_HOURS = 90
 """Seasonal tracks reach this far past a night's cutoff: a table of 48 h, made up to 36 h later, and some."""
@@ -123,29 +125,41 @@ class Live:
         """Horizon buckets of the series' step."""
         return Buckets.of(self.grid.step_seconds)
 
-    def paths(self, origin: int, horizon: int) -> Floats:
-        """Every member's path from an origin, shape (members, horizon); NaN where a member is absent."""
-        position = max((i for i, night in enumerate(self.nights) if night.cutoff <= origin), default=0)
+    def _paths(self, grid: Grid, origins: Ints, horizon: int) -> Floats:
+        """Every member's paths, shape (members, origins, horizon); NaN where a member is absent.
+
+        Args:
+            grid: This state's, or one that goes further.
+            origins: Ascending; each is forecast with the newest night before it.
+            horizon: Steps.
+        """
+        used = [max(0, bisect_right(self.nights, one, key=lambda night: night.cutoff) - 1) for one in origins.tolist()]
+        if used[0] == used[-1]:
+            return self._paths_of(used[0], grid, origins, horizon)
+        parts = [(position, origins[np.array(used) == position]) for position in sorted(set(used))]
+        return np.concatenate([self._paths_of(position, grid, part, horizon) for position, part in parts], axis=1)
+
+    def _paths_of(self, position: int, grid: Grid, origins: Ints, horizon: int) -> Floats:
         night = self.nights[position]
         if self._simple:
             if position not in self._quick:
                 self._quick[position] = written_out(night, AHEAD_HOURS * 3600)
-            return paths(self.grid, self._quick[position], origin, horizon, len(self.names))
+            return paths(grid, self._quick[position], origins, horizon, len(self.names))
         if position not in self._tracks:
             self._tracks[position] = tracks_of(night)
-        bound = Night(self.grid, night.cutoff, dict(self._tracks[position]), night.coefficients)
-        result = np.full((len(self.names), horizon), np.nan)
+        bound = Night(grid, night.cutoff, dict(self._tracks[position]), night.coefficients)
+        result = np.full((len(self.names), len(origins), horizon), np.nan)
         for row, member in enumerate(members_of(KEPT)[: len(self.names)]):
             predictor = member.fit(bound)
             if predictor is not None:
-                result[row] = predictor.predict(np.array([origin]), horizon)[0]
+                result[row] = predictor.predict(origins, horizon)
         return result
 
     @cached_property
     def _weights(self) -> Floats:
-        """Weight of each member in each bucket, shape (buckets, members)."""
-        losses = mean_loss(np.moveaxis(self.losses.sums, 1, 2), np.moveaxis(self.losses.weights, 1, 2))
-        return weights_from(losses.T, self.floor).T
+        """Weight of each member in each bucket, shape (members, buckets)."""
+        losses = mean_loss(self.losses.sums.swapaxes(1, 2), self.losses.weights.swapaxes(1, 2))
+        return weights_from(losses.T, self.floor)
 
     def path(self, horizon: int) -> Floats:
         """The ensemble's path from now; made once, a shorter one is its beginning."""
@@ -156,11 +170,11 @@ class Live:
         return made[:horizon]
 
     def _path_of(self, horizon: int) -> Floats:
-        members = self.paths(self.end, horizon).T
-        weights = self._weights[self.buckets.index_of(horizon)]
-        absent = np.isnan(members)
+        members = self._paths(self.grid, np.array([self.end]), horizon)[:, 0]
+        weights = self._weights.take(self.buckets.index_of(horizon), axis=1)
+        absent = np.isnan(members[:, 0])
         if absent.any():
-            weights, members = np.where(absent, 0.0, weights), np.where(absent, 0.0, members)
+            weights, members = weights[~absent], members[~absent]
         return np.maximum(central_value(members, weights), 0.0)
 
     def observe(self, values: Floats, known: Bools, ahead: int = 0) -> "Live":
@@ -178,11 +192,9 @@ class Live:
         return live
 
     def _after(self, value: float, known: bool, ahead: int) -> "Live":
-        marks = np.append(self.grid.known, known)
-        grid = replace(self.grid, values=np.append(self.grid.values, value), known=marks, usable=marks)
-        moved = self._with(grid=grid, largest=max(self.largest, value))
-        losses = moved._losses_after()
-        moved = moved if losses is self.losses else moved._with(losses=losses)
+        marks = np.concatenate((self.grid.known, (known,)))
+        grid = replace(self.grid, values=np.concatenate((self.grid.values, (value,))), known=marks, usable=marks)
+        moved = self._with(grid=grid, largest=max(self.largest, value), losses=self._losses_after(grid))
         horizon = max((miss.steps for miss in self.misses), default=1)
         path = moved.path(max(horizon, ahead))
         return moved._with(misses=tuple(moved._misses_after(miss, path) for miss in self.misses))
@@ -190,64 +202,68 @@ class Live:
     def _with(self, **changes: object) -> "Live":
         changed: Live = replace(self, **changes)  # type: ignore[arg-type]
         # What depends only on the nights is written out once; weights change with losses, the path with demand too.
-        stale = {"_weights", "_path"} if "losses" in changes else {"_path"} if "grid" in changes else set()
+        stale = {"_weights": changed.losses is not self.losses, "_path": changed.grid is not self.grid}
         for name in ("_simple", "_quick", "_tracks", "_weights", "_path"):
-            if name in self.__dict__ and name not in stale:
+            if name in self.__dict__ and not stale.get(name):
                 changed.__dict__[name] = self.__dict__[name]
         return changed
 
-    def _losses_after(self) -> Losses:
-        """Losses with the paths that ended with the newest bucket."""
-        grid, losses = self.grid, self.losses
-        stride = grid.steps(LOSS_STRIDE_SECONDS)
-        phase = self.nights[-1].cutoff
+    def _losses_after(self, grid: Grid) -> Losses:
+        """Losses with the paths that ended with the newest bucket of a grid that goes one further."""
+        losses, end = self.losses, len(grid.values)
+        stride, phase = grid.steps(LOSS_STRIDE_SECONDS), self.nights[-1].cutoff
         due = [
-            (bucket, begin, self.end - end)
-            for bucket, (begin, end) in enumerate(zip(self.buckets.starts, self.buckets.ends, strict=True))
-            if self.end - end > losses.newest[bucket] and (self.end - end - phase) % stride == 0
+            bucket
+            for bucket, width in enumerate(self.buckets.ends)
+            if end - width > losses.newest[bucket] and (end - width - phase) % stride == 0
         ]
         if not due:
             return losses
-        sums, weights, newest = losses.sums.copy(), losses.weights.copy(), losses.newest.copy()
-        for bucket, begin, origin in due:
-            error = self._error(origin, begin)
-            measured = np.isfinite(error)
-            decay = 0.5 ** ((origin - newest[bucket]) / (HALF_LIVES * grid.day))[:, None]
-            sums[:, :, bucket] = sums[:, :, bucket] * decay + np.where(measured, error, 0.0)
-            weights[:, :, bucket] = weights[:, :, bucket] * decay + measured
-            newest[bucket] = origin
-        return Losses(sums, weights, newest)
+        newest = losses.newest.copy()
+        newest[due] = end - np.array(self.buckets.ends)[due]
+        error = np.full(losses.sums.shape[1:], np.nan)
+        error[:, due] = self._errors(grid, due)
+        measured = np.isfinite(error)
+        decay = 0.5 ** ((newest - losses.newest) / (HALF_LIVES * grid.day))
+        return Losses(losses.sums * decay + np.where(measured, error, 0.0), losses.weights * decay + measured, newest)
 
-    def _error(self, origin: int, begin: int) -> Floats:
-        """Mean absolute error of each member's path from step `begin` to now; NaN where nothing was measured."""
-        came = slice(origin + begin, self.end)
-        error = np.abs(self.paths(origin, self.end - origin)[:, begin:] - self.grid.values[came])
-        known = self.grid.known[came]
-        if known.all():
-            mean: Floats = error.sum(axis=1) / error.shape[1]
-            return mean
-        measured: Floats = error[:, known].mean(axis=1) if known.any() else np.full(len(error), np.nan)
-        return measured
+    def _errors(self, grid: Grid, due: list[int]) -> Floats:
+        """Mean absolute error of each member in some horizon buckets, of the paths for which they end with the grid.
+
+        Gaps are left out of the mean; NaN where nothing was measured.
+
+        Returns:
+            Shape (members, due).
+        """
+        end = len(grid.values)
+        farthest_first = due[::-1]  # its origin is the earliest
+        starts, ends = (np.array(edges)[farthest_first, None] for edges in (self.buckets.starts, self.buckets.ends))
+        ahead = np.arange(ends[0, 0])
+        index = end - ends + ahead
+        counted = (ahead >= starts) & (ahead < ends) & grid.known.take(index, mode="clip")
+        error = np.abs(self._paths(grid, end - ends[:, 0], len(ahead)) - grid.values.take(index, mode="clip"))
+        sums, count = (error * counted).sum(axis=2), counted.sum(axis=1)
+        means: Floats = np.divide(sums, count, out=np.full(sums.shape, np.nan), where=count > 0)
+        return means[:, ::-1]
 
     def _misses_after(self, miss: Misses, path: Floats) -> Misses:
         """The window that ended with the newest bucket is scored; the newest origin gets its peak and q90."""
-        changed = miss
+        past, level = miss.past, miss.level
         if len(miss.peaks) >= miss.steps:
             tail = slice(self.end - miss.steps, self.end)
-            actual = float(self.grid.values[tail].max()) if self.grid.known[tail].all() else float("nan")
-            residual = (actual - miss.peaks[0]) / scale_at(miss.peaks[0], self.largest)
-            changed = replace(miss, past=miss.past.after(residual), level=miss.level)
-            if np.isfinite(actual) and np.isfinite(miss.highs[0]):
-                changed = replace(changed, level=adapted(miss.level, actual > miss.highs[0], HIGH))
-        peak = float(path[: miss.steps].max())
-        high = self.quantiles(changed, peak, (changed.level,))[0]
+            actual = max(self.grid.values[tail].tolist()) if all(self.grid.known[tail].tolist()) else math.nan
+            past = past.after((actual - miss.peaks[0]) / scale_at(miss.peaks[0], self.largest))
+            if math.isfinite(actual) and math.isfinite(miss.highs[0]):
+                level = adapted(level, actual > miss.highs[0], HIGH)
+        peak = max(path[: miss.steps].tolist())
+        high = self.quantiles(past, peak, (level,))[0]
         keep = miss.steps
-        return replace(changed, peaks=(*miss.peaks, peak)[-keep:], highs=(*miss.highs, high)[-keep:])
+        return Misses(keep, past, (*miss.peaks, peak)[-keep:], (*miss.highs, high)[-keep:], level)
 
-    def quantiles(self, miss: Misses, peak: float, levels: Sequence[float]) -> list[float]:
+    def quantiles(self, past: PastMisses, peak: float, levels: Sequence[float]) -> list[float]:
         """Quantiles of the maximum over a window that starts now; NaN with too few finished windows."""
         scale = scale_at(peak, self.largest)
-        found = (peak + residual * scale for residual in miss.past.quantiles(levels))
+        found = (peak + residual * scale for residual in past.quantiles(levels))
         return [0.0 if value < 0 else value for value in found]  # max(0.0, NaN) would be 0.0
 
 

@@ -1,7 +1,8 @@
-"""What does every member say from one origin? The same paths as `members`, with as few array operations as possible.
+"""What does every member say from a few origins? The same paths as `members`, with as few array operations as possible.
 
-The members' own `predict` serves thousands of origins at once; a refresh has one origin and under a millisecond. A test
-holds both to the same numbers.
+The members' own `predict` serves thousands of origins at once; a refresh has the newest one, and at most six whose
+paths have just ended. On arrays so small an operation costs what its call costs: all origins, both seasonal naives and
+all seasons go through each one together. A test holds both to the same numbers.
 """
 
 from dataclasses import dataclass
@@ -18,30 +19,38 @@ from piqc_pipeline.forecast.members import levels as L
 from piqc_pipeline.forecast.members import residuals as R
 
 RIDGE_DECAY_SECONDS = 6 * HOUR
+SEASONS = ("ridge", "profile", "prophet")
+AUTOREGRESSIVE = ("ridge_ar", "profile_ar")
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Everything that depends only on the step and the horizon.
+    """Everything that depends only on the step and the horizon. Offsets are in buckets from an origin.
 
     Attributes:
-        smoothing: Weights of the newest buckets, oldest first, for exponential smoothing.
-        features: Weights of the newest residuals, oldest first, for the seven AR features; shape (7, look-back).
-        carry: Decay of a seasonal naive's carried level along the path.
-        ridge_carry: Decay of the ridge's carried residual.
+        newest: Offsets of the newest buckets, oldest first.
+        levels: Their weights in the three members that stay level and in the level that seasonal naives carry; shape
+            (newest, 4).
+        window: Width of the window behind that level.
+        naive: Offsets that yesterday and last week are read at: their own window, then their path; shape (2, ...).
+        carry: Decay of the carried level along the path.
+        season: Offsets that a season is read at: the newest buckets for its residuals, then its path.
+        features: Weights of the newest residuals in the seven AR features and in the carried residual; shape (..., 8).
+        season_carry: Decay of the carried residual along the path, of the ridge and of Prophet; shape (2, 1, horizon).
         fade: Fade of the AR correction past the last bucket.
         bucket: Horizon bucket of each step.
-        day: Steps ahead modulo a day, and modulo a week: where the seasonal naive reads.
     """
 
-    smoothing: Floats
-    features: Floats
+    newest: Ints
+    levels: Floats
+    window: int
+    naive: Ints
     carry: Floats
-    ridge_carry: Floats
+    season: Ints
+    features: Floats
+    season_carry: Floats
     fade: Floats
     bucket: Ints
-    day: Ints
-    week: Ints
 
 
 @lru_cache(maxsize=64)
@@ -49,24 +58,45 @@ def kernels(step: int, horizon: int) -> Kernels:
     """Kernels of a step and a horizon."""
     grid = Grid(np.zeros(1), np.ones(1, bool), np.ones(1, bool), 0.0, step, Calendar())
     ahead = np.arange(horizon)
-    weights = (L.SMOOTHING * (1 - L.SMOOTHING) ** np.arange(L.SMOOTHING_TERMS))[::-1]
-    look_back = grid.steps(R.LOOK_BACK_SECONDS)
-    width = max(look_back, grid.steps(3600) + 1, grid.steps(1200) + 1)
-    # Features are linear in the residuals: those of unit residuals are their weights.
-    units = np.eye(width)
-    features = np.stack([R.features(grid, unit, np.array([width - 1]))[0] for unit in units], axis=1)
+    features = _feature_weights(grid)
+    window = grid.steps(L.CARRY_WINDOW_SECONDS)
+    newest = np.arange(-max(len(features), grid.steps(3600), window, L.SMOOTHING_TERMS), 0)
+    naive = [np.concatenate([np.arange(-lag - window, -lag), ahead % lag - lag]) for lag in (grid.day, 7 * grid.day)]
     buckets = Buckets.of(step)
     beyond = np.maximum(0, ahead + 1 - buckets.horizon) * step
+    decay = np.exp(-(ahead + 1) * step / RIDGE_DECAY_SECONDS)
     return Kernels(
-        weights / weights.sum(),
-        features,
+        newest,
+        _level_weights(grid, len(newest)),
+        window,
+        np.stack(naive),
         np.exp(-(ahead + 1) * step / L.CARRY_DECAY_SECONDS),
-        np.exp(-(ahead + 1) * step / RIDGE_DECAY_SECONDS),
+        np.arange(-len(features), horizon),
+        features,
+        np.stack([decay, np.ones(horizon)])[:, None],
         np.exp(-beyond / R.BEYOND_DECAY_SECONDS),
         buckets.index_of(horizon),
-        ahead % grid.day,
-        ahead % (7 * grid.day),
     )
+
+
+def _level_weights(grid: Grid, width: int) -> Floats:
+    smoothing = L.SMOOTHING * (1 - L.SMOOTHING) ** np.arange(L.SMOOTHING_TERMS)
+    weights = np.zeros((width, 4))
+    weights[-1, 0] = 1.0
+    weights[-L.SMOOTHING_TERMS :, 2] = smoothing[::-1] / smoothing.sum()
+    for column, seconds in ((1, 3600.0), (3, L.CARRY_WINDOW_SECONDS)):
+        weights[-grid.steps(seconds) :, column] = 1.0 / grid.steps(seconds)
+    return weights
+
+
+def _feature_weights(grid: Grid) -> Floats:
+    width = max(grid.steps(R.LOOK_BACK_SECONDS), grid.steps(3600) + 1, grid.steps(1200) + 1)
+    weights = np.zeros((width, 8))
+    # Features are linear in the residuals: those of unit residuals are their weights.
+    weights[:, :7] = [R.features(grid, unit, np.array([width - 1]))[0] for unit in np.eye(width)]
+    short = grid.steps(R.CARRY_WINDOW_SECONDS)
+    weights[-short:, 7] = 1.0 / short
+    return weights
 
 
 @dataclass(frozen=True)
@@ -76,86 +106,53 @@ class QuickNight:
     Attributes:
         cutoff: Of the night.
         first: Index of the first element of the lines.
-        ridge, profile, prophet: Seasonal lines; None where a season is absent.
-        ridge_ar, profile_ar: AR coefficients, shape (buckets, 7).
+        lines: What each of `SEASONS` expects, shape (3, ...); NaN where one is absent.
+        coefficients: Of each of `AUTOREGRESSIVE`, shape (2, 7, horizon buckets); NaN where one is absent.
     """
 
     cutoff: int
     first: int
-    ridge: Floats | None
-    profile: Floats | None
-    prophet: Floats | None
-    ridge_ar: Floats | None
-    profile_ar: Floats | None
+    lines: Floats
+    coefficients: Floats
 
 
 def written_out(night: Night, ahead_seconds: float) -> QuickNight:
     """A night's seasons as lines from three hours and some before its cutoff to `ahead_seconds` after it."""
     grid = night.grid
-    first = night.cutoff - kernels(grid.step_seconds, 1).features.shape[1]
+    first = night.cutoff - len(kernels(grid.step_seconds, 1).features)
     index = np.arange(first, night.cutoff + grid.steps(ahead_seconds))
-    lines = {name: season.values(index) for name, season in night.seasons.items()}
-    return QuickNight(
-        night.cutoff,
-        first,
-        lines.get("ridge"),
-        lines.get("profile"),
-        lines.get("prophet"),
-        night.coefficients.get("ridge_ar"),
-        night.coefficients.get("profile_ar"),
-    )
+    lines = np.full((len(SEASONS), len(index)), np.nan)
+    for row, name in enumerate(SEASONS):
+        if name in night.seasons:
+            lines[row] = night.seasons[name].values(index)
+    coefficients = np.full((len(AUTOREGRESSIVE), 7, Buckets.of(grid.step_seconds).count), np.nan)
+    for row, name in enumerate(AUTOREGRESSIVE):
+        if name in night.coefficients:
+            coefficients[row] = night.coefficients[name].T
+    return QuickNight(night.cutoff, first, lines, coefficients)
 
 
-def paths(grid: Grid, night: QuickNight, origin: int, horizon: int, members: int) -> Floats:
-    """Every member's path from one origin, shape (members, horizon), in the order of `ensemble.members_of`.
+def paths(grid: Grid, night: QuickNight, origins: Ints, horizon: int, members: int) -> Floats:
+    """Every member's paths, shape (members, origins, horizon), in the order of `ensemble.members_of`.
 
-    Needs at least a day and the look-back before the origin, and a clock that does not change; NaN where a member is
+    Needs at least a day and the look-back before each origin, and a clock that does not change; NaN where a member is
     absent.
     """
-    values, step, day = grid.values, grid.step_seconds, grid.day
-    kernel = kernels(step, horizon)
-    result = np.full((members, horizon), np.nan)
-    result[0] = values[origin - 1]
-    hour = grid.steps(3600)
-    result[1] = values[origin - hour : origin].sum() / hour
-    result[2] = values[origin - L.SMOOTHING_TERMS : origin] @ kernel.smoothing
-    width = grid.steps(L.CARRY_WINDOW_SECONDS)
-    level = values[origin - width : origin].sum() / width
-    result[3] = _naive(values, origin, day, kernel.day, width, level, kernel.carry)
-    if night.cutoff >= 7 * day + width:
-        result[4] = _naive(values, origin, 7 * day, kernel.week, width, level, kernel.carry)
-    else:
-        result[4] = result[3]
-    back = kernel.features.shape[1]
-    at = origin - night.first
-    newest = values[origin - back : origin]
-    short = grid.steps(R.CARRY_WINDOW_SECONDS)
-    if night.ridge is not None:
-        residual = newest - night.ridge[at - back : at]
-        line = _ahead(night.ridge, at, horizon)
-        result[5] = line + (residual[-short:].sum() / short) * kernel.ridge_carry
-        if night.ridge_ar is not None:
-            result[6] = line + (night.ridge_ar @ (kernel.features @ residual))[kernel.bucket] * kernel.fade
-    if night.profile is not None and night.profile_ar is not None:
-        residual = newest - night.profile[at - back : at]
-        correction = (night.profile_ar @ (kernel.features @ residual))[kernel.bucket]
-        result[7] = _ahead(night.profile, at, horizon) + correction * kernel.fade
-    if members > 8 and night.prophet is not None:
-        residual = newest - night.prophet[at - back : at]
-        result[8] = _ahead(night.prophet, at, horizon) + residual[-short:].sum() / short
-    return result
-
-
-def _naive(values: Floats, origin: int, lag: int, ahead: Ints, width: int, level: float, carry: Floats) -> Floats:
-    then = values[origin - lag - width : origin - lag].sum() / width
-    path: Floats = values[origin - lag + ahead] + (level - then) * carry
-    return path
-
-
-def _ahead(line: Floats, at: int, horizon: int) -> Floats:
-    """The line from `at` on; past its end the last value holds."""
-    part = line[at : at + horizon]
-    if len(part) == horizon:
-        return part
-    missing = horizon - len(part)
-    return np.concatenate([part, np.full(missing, line[-1])])
+    kernel, at = kernels(grid.step_seconds, horizon), origins[:, None]
+    back, window = len(kernel.features), kernel.window
+    result = np.empty((9, len(origins), horizon))
+    newest = grid.values.take(at + kernel.newest)
+    levels = (newest @ kernel.levels).T[..., None]
+    result[:3] = levels[:3]
+    # Without a week before the night, last week is yesterday too.
+    offsets = kernel.naive if night.cutoff >= 7 * grid.day + window else kernel.naive[[0, 0]]
+    before = grid.values.take(at + offsets[:, None])
+    then = before[..., :window].sum(axis=2, keepdims=True) / window
+    result[3:5] = before[..., window:] + (levels[3] - then) * kernel.carry
+    lines = night.lines.take(at + (kernel.season - night.first), axis=1, mode="clip")  # a line's last value holds
+    residuals = (newest[:, -back:] - lines[..., :back]) @ kernel.features
+    correction = (residuals[:2, :, :7] @ night.coefficients).take(kernel.bucket, axis=2)
+    lines = lines[..., back:]
+    result[5:9:3] = lines[::2] + residuals[::2, :, 7:] * kernel.season_carry
+    result[6:8] = lines[:2] + correction * kernel.fade
+    return result[:members]

@@ -10,16 +10,17 @@ Nothing is fitted, no file is read, and what is passed in is never changed.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 
 from piqc_pipeline.errors import ForecastError
 from piqc_pipeline.forecast.catch_up import FROM_BUCKETS, can_catch_up, catch_up
-from piqc_pipeline.forecast.live import Live
+from piqc_pipeline.forecast.grid import Bools
+from piqc_pipeline.forecast.live import AHEAD_HOURS, Live
 from piqc_pipeline.forecast.model import WorkloadForecast
 from piqc_pipeline.forecast.state import from_plain
-from piqc_pipeline.forecast.tabulate import table_of
+from piqc_pipeline.forecast.tabulate import packed_table_of, table_start
 
 LONGEST_GAP_HOURS = 24.0
 """After a longer silence there is nothing to re-anchor on: the nightly forecast stands until it is trained again."""
@@ -39,7 +40,7 @@ def live_of(entry: WorkloadForecast) -> Live:
 
 def data_until(live: Live) -> datetime:
     """End of the newest bucket that the state knows (UTC)."""
-    return datetime.fromtimestamp(live.grid.start_seconds + live.end * live.grid.step_seconds, UTC)
+    return table_start(live)
 
 
 def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: int = 0) -> Live:
@@ -54,22 +55,38 @@ def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: 
         ahead: Buckets that will be asked for next; a table's length and its lead window, so that it is made once.
 
     Raises:
-        ForecastError: The values begin more than `LONGEST_GAP_HOURS` after the state's end.
+        ForecastError: Nothing was measured for more than `LONGEST_GAP_HOURS`, or the values reach beyond `AHEAD_HOURS`
+            after the night of the fits.
     """
     grid = live.grid
     first = round((start.timestamp() - grid.start_seconds) / grid.step_seconds)
     gap = max(0, first - live.end)
-    if gap * grid.step_seconds > LONGEST_GAP_HOURS * 3600:
-        raise ForecastError(
-            f"the newest demand known to the forecast is {gap * grid.step_seconds / 3600:.0f} h older than what came; "
-            "train again"
-        )
+    _check_age(live, first + len(values))
     fresh = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    fresh = np.concatenate([np.full(gap, np.nan), fresh[max(0, live.end - first) :]])
+    fresh = np.concatenate([np.full(gap, np.nan), fresh]) if gap else fresh[live.end - first :]
     known = np.isfinite(fresh) & (fresh >= 0)
+    _check_silence(live, known)
     if len(fresh) >= FROM_BUCKETS and can_catch_up(live):
         return catch_up(live, fresh, known)
     return live.observe(np.where(known, fresh, 0.0), known, ahead)
+
+
+def _check_age(live: Live, end: int) -> None:
+    hours = (end - live.nights[-1].cutoff) * live.grid.step_seconds / 3600
+    if hours > AHEAD_HOURS:
+        raise ForecastError(
+            f"demand came {hours:.0f} h after the training that the forecast is from, which reaches {AHEAD_HOURS} h: "
+            "train again"
+        )
+
+
+def _check_silence(live: Live, known: Bools) -> None:
+    if known.all() and live.grid.known[-1]:
+        return
+    measured = np.flatnonzero(np.concatenate([live.grid.known[-live.grid.day - 1 :], known, [True]]))
+    hours = (int(np.diff(measured, prepend=-1).max()) - 1) * live.grid.step_seconds / 3600
+    if hours > LONGEST_GAP_HOURS:
+        raise ForecastError(f"no demand was measured for {hours:.0f} h, too long to go on from: train again")
 
 
 def refreshed(entry: WorkloadForecast, live: Live, now: datetime) -> WorkloadForecast:
@@ -81,7 +98,7 @@ def refreshed(entry: WorkloadForecast, live: Live, now: datetime) -> WorkloadFor
         now: When it is issued.
 
     Returns:
-        An entry whose `valid_until` stays: a refresh does not make the fits younger.
+        An entry whose `valid_until` stays: a refresh does not make the fits younger. Its table holds arrays.
     """
     steps = len(entry.table.q50)
     lead = live.misses[0].steps if live.misses else 1
@@ -89,7 +106,7 @@ def refreshed(entry: WorkloadForecast, live: Live, now: datetime) -> WorkloadFor
         entry,
         issued_at=now,
         data_until=data_until(live),
-        table=table_of(live, steps, lead, entry.workload, rounded=False),
+        table=packed_table_of(live, steps, lead, entry.workload),
     )
 
 

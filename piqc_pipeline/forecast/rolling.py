@@ -149,8 +149,8 @@ class Replay:
         weights = self.weights(origins, members)
         weights = cold_start(weights, self.grid, origins, int(self.origins[0]), [self.names[i] for i in members])
         bucket = self.buckets.index_of(paths.shape[1] if steps is None else int(steps.max()) + 1)
-        expanded = weights[:, bucket if steps is None else bucket[steps]]
-        usable = paths[:, :, members]
+        expanded = np.moveaxis(weights[:, bucket if steps is None else bucket[steps]], 2, 0)
+        usable = np.moveaxis(paths[:, :, members], 2, 0)
         absent = ~np.isfinite(usable)
         if absent.any():
             expanded = np.where(absent, 0.0, expanded)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from piqc_pipeline.forecast.combine import Buckets
+from piqc_pipeline.forecast.combine import Buckets, spans_of
 from piqc_pipeline.forecast.grid import Floats, Grid, Ints
 from piqc_pipeline.forecast.intervals import scale_of
 
@@ -49,8 +49,7 @@ class Distances:
 
     def index_of(self, steps: int, known: int) -> Ints:
         """Distance of each step of a table, at most the last of `known` ones."""
-        found = np.searchsorted(np.array(self.ends), np.arange(steps), side="right")
-        return np.minimum(found, min(known, len(self.ends)) - 1)
+        return spans_of(self.ends[:known], steps)
 
     def columns(self, lead: int) -> Ints:
         """Steps of a long path that are needed: the far ones and the lead windows that begin there."""

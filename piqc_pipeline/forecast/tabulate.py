@@ -1,6 +1,9 @@
 """What is expected in each bucket of the next two days? The forecast table, quantiles included."""
 
+import math
+from array import array
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +24,25 @@ largest demand so far, or under the forecast itself."""
 DIGITS = 6
 
 
-def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = True) -> ForecastTable:
-    """The table from the newest bucket on.
+def table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
+    """The table from the newest bucket on, as it is kept: to six significant digits, 1,000 tables are small on disk."""
+    columns = tidy(table_columns(live, steps, lead, workload))
+    return ForecastTable(table_start(live), live.grid.step_seconds, *(tuple(column) for column in columns.tolist()))
+
+
+def packed_table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
+    """The same in full, in arrays in place of tuples: a refresh makes thousands of numbers, a reader wants few."""
+    columns: Any = [array("d", column.tobytes()) for column in table_columns(live, steps, lead, workload)]
+    return ForecastTable(table_start(live), live.grid.step_seconds, *columns)
+
+
+def table_start(live: Live) -> datetime:
+    """Start of the first bucket that is not known yet (UTC)."""
+    return datetime.fromtimestamp(live.grid.start_seconds + live.end * live.grid.step_seconds, UTC)
+
+
+def table_columns(live: Live, steps: int, lead: int, workload: str) -> Floats:
+    """Numbers of a `ForecastTable`, in the order of its columns, from the newest bucket on; shape (6, steps).
 
     The first lead window has its own calibrated quantiles with the adaptive level; later buckets use the misses of
     their distance.
@@ -32,41 +52,37 @@ def table_of(live: Live, steps: int, lead: int, workload: str, rounded: bool = T
         steps: Length of the table.
         lead: Steps of the lead window; the state's first window.
         workload: For known events.
-        rounded: To six significant digits, so that 1,000 tables stay small on disk.
     """
     grid = live.grid
     path = live.path(steps + lead)
-    bucket = Distances.of(grid.step_seconds).index_of(steps, live.point.shape[1])
     q50 = path[:steps]
-    scale = scale_of(q50, live.largest)
-    lower = np.maximum(0.0, q50 + np.minimum(0.0, live.point[0][bucket]) * scale)
-    highest = HEADROOM * live.largest
-    q90 = np.maximum(q50, np.minimum(q50 + live.point[1][bucket] * scale, highest))
-    peaks = path[:steps]
+    peaks = q50
     for ahead in range(1, lead):
         peaks = np.maximum(peaks, path[ahead : steps + ahead])
-    peak_scale = scale_of(peaks, live.largest)
-    peak_q50 = np.maximum(0.0, peaks + live.peak[0][bucket] * peak_scale)
-    peak_q90 = np.minimum(peaks + live.peak[1][bucket] * peak_scale, np.maximum(peaks, highest))
+    # Single buckets and lead windows, each with a lower and an upper quantile of its misses, go through it together.
+    bucket = Distances.of(grid.step_seconds).index_of(steps, live.point.shape[1])
+    center = np.stack([q50, peaks])
+    misses = np.stack([live.point, live.peak], axis=1).take(bucket, axis=2)
+    low, high = center + misses * scale_of(center, live.largest)
+    high = np.minimum(high, np.maximum(center, HEADROOM * live.largest))
+    lower, q90 = np.maximum(0.0, np.minimum(low[0], q50)), np.maximum(q50, high[0])
+    peak_q50, peak_q90 = np.maximum(0.0, low[1]), high[1]
     wider = NORMAL_WIDER
     if live.misses:
         miss = live.misses[0]
         # The level that gives 95 %: as far from the adapted one of 90 % as half of what that leaves out.
         levels = (MIDDLE, miss.level, 1 - (1 - miss.level) / 2)
-        middle, high, top = live.quantiles(miss, float(peaks[0]), levels)
-        if np.isfinite(high):
-            peak_q50[0], peak_q90[0] = middle, high
-            if high > middle and np.isfinite(top):
-                wider = min(max((top - middle) / (high - middle), 1.0), WIDEST)
+        middle, upper, top = live.quantiles(miss.past, float(peaks[0]), levels)
+        if math.isfinite(upper):
+            peak_q50[0], peak_q90[0] = middle, upper
+            if upper > middle and math.isfinite(top):
+                wider = min(max((top - middle) / (upper - middle), 1.0), WIDEST)
     peak_q90 = np.maximum(np.maximum(peak_q90, peak_q50), 0.0)
     peak_q95 = peak_q50 + wider * (peak_q90 - peak_q50)
     columns = np.stack([q50, q90, lower, peak_q50, peak_q90, peak_q95])
     if grid.calendar.events:
         columns = columns * event_factors(grid.calendar, workload, grid.seconds(live.end + np.arange(steps)))
-    if rounded:
-        columns = tidy(columns)
-    start = datetime.fromtimestamp(grid.start_seconds + live.end * grid.step_seconds, UTC)
-    return ForecastTable(start, grid.step_seconds, *(tuple(column) for column in columns.tolist()))
+    return columns
 
 
 def tidy(columns: Floats) -> Floats:

@@ -57,7 +57,7 @@ class LiveAnchor:
             moved = refreshed(forecast, live, now)
         except ForecastError as error:
             self._lost.add(workload)
-            log.warning("%s", error)
+            log.warning("the forecast of %s stays as it was and goes stale: %s", workload, error)
             return None
         except Exception:  # noqa: BLE001 - one workload's numbers must not end the refresh of all the others
             self._lost.add(workload)

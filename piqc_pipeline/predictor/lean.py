@@ -159,9 +159,9 @@ def _workload(name: str, raw: msgspec.Raw, text: mmap.mmap, folder: Path) -> Wor
 
 
 def compact(table: ForecastTable) -> ForecastTable:
-    """The same table with arrays in place of tuples."""
+    """The same table with small arrays in place of tuples or larger ones."""
     columns = {item.name: getattr(table, item.name) for item in fields(table)}
-    columns = {name: column for name, column in columns.items() if isinstance(column, tuple) and column}
+    columns = {name: column for name, column in columns.items() if isinstance(column, tuple | array) and column}
     # Peaks become whole replicas, where the seventh digit can be one more; the others are shown with four digits.
     arrays: dict[str, Any] = {
         name: array("d" if name.startswith("peak") else "f", column) for name, column in columns.items()

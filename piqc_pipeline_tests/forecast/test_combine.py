@@ -20,18 +20,18 @@ def test_buckets_end_at_10_and_30_minutes_1_2_3_and_5_hours_where_the_step_allow
 
 
 def test_center_of_members_that_agree_is_their_value():
-    paths = np.array([[4.0, 4.0, 9.0, 1.0]])
+    paths = np.array([[4.0], [4.0], [9.0], [1.0]])
     # 80 % of the weight says 4: the 40, 50 and 60 % quantiles are all 4.
-    assert central_value(paths, np.array([0.5, 0.3, 0.1, 0.1]))[0] == 4.0
+    assert central_value(paths, np.array([[0.5], [0.3], [0.1], [0.1]]))[0] == 4.0
 
 
 def test_center_is_the_mean_of_three_weighted_quantiles():
     # Cumulative weights 0.25, 0.5, 0.75, 1: 40 % and 50 % fall on 2, 60 % on 3.
-    assert central_value(np.array([[3.0, 1.0, 4.0, 2.0]]), np.full(4, 0.25))[0] == pytest.approx((2 + 2 + 3) / 3)
+    assert central_value(np.array([[3.0, 1.0, 4.0, 2.0]]).T, np.full((4, 1), 0.25))[0] == pytest.approx((2 + 2 + 3) / 3)
 
 
 def test_member_without_weight_is_never_chosen():
-    assert central_value(np.array([[0.0, 5.0, 6.0]]), np.array([0.0, 1.0, 0.0]))[0] == 5.0
+    assert central_value(np.array([[0.0, 5.0, 6.0]]).T, np.array([[0.0, 1.0, 0.0]]).T)[0] == 5.0
 
 
 def test_weight_is_the_inverse_loss_to_a_high_power():

@@ -17,7 +17,7 @@ def made_up_prophet(night):
 
 @pytest.mark.parametrize("step", [300, 600, 1800, 3600])
 @pytest.mark.parametrize("days", [4, 10], ids=["no week yet", "a week and more"])
-def test_one_origin_has_the_members_own_paths(step, days):
+def test_a_few_origins_have_the_members_own_paths(step, days):
     size = days * 86_400 // step
     grid = prepare(series_of(daily_wave(days=days, step_seconds=step, noise=0.3), step_seconds=step))
     night = Night(grid, size - 86_400 // step)
@@ -29,9 +29,16 @@ def test_one_origin_has_the_members_own_paths(step, days):
         night.coefficients[name] = random.uniform(-1, 1, (Buckets.of(step).count, 7))
     fitted = [member.fit(night) for member in members]
     quick = written_out(night, 60 * 3600)
-    for origin in (night.cutoff, night.cutoff + 3, size):
-        for horizon in (1, Buckets.of(step).horizon, 30 * 3600 // step):
-            found = paths(grid, quick, origin, horizon, len(members))
-            for row, (member, predictor) in enumerate(zip(members, fitted, strict=True)):
-                expected = predictor.predict(np.array([origin]), horizon)[0]
-                assert found[row] == pytest.approx(expected, rel=1e-9, abs=1e-9), member.name
+    origins = np.array([night.cutoff, night.cutoff + 3, size])
+    for horizon in (1, Buckets.of(step).horizon, 30 * 3600 // step):
+        found = paths(grid, quick, origins, horizon, len(members))
+        for row, (member, predictor) in enumerate(zip(members, fitted, strict=True)):
+            expected = predictor.predict(origins, horizon)
+            assert found[row] == pytest.approx(expected, rel=1e-9, abs=1e-9), member.name
+
+
+def test_absent_members_say_nothing():
+    grid = prepare(series_of(daily_wave(days=4)))
+    quick = written_out(Night(grid, len(grid.values)), 3600)
+    found = paths(grid, quick, np.array([len(grid.values)]), 5, 8)
+    assert found.shape == (8, 1, 5) and np.isfinite(found[:5]).all() and np.isnan(found[5:]).all()

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -9,8 +10,9 @@ from piqc_pipeline.forecast.ensemble import REFERENCES, SeasonFits, members_of, 
 from piqc_pipeline.forecast.grid import prepare
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.rolling import nightly_cutoffs, replay
+from piqc_pipeline.forecast.state import from_plain, to_plain
 from piqc_pipeline.forecast.train import train
-from piqc_pipeline.forecast.windows import lead_windows
+from piqc_pipeline.forecast.windows import lead_windows, misses_at_end
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 
 POLICY = TrainPolicy(with_prophet=False, replay_nights=4)
@@ -78,9 +80,63 @@ def test_faulty_values_leave_a_bounded_forecast(entry):
     assert np.isfinite(table.q50).all() and np.isfinite(table.peak_q90).all() and min(table.lower) >= 0
 
 
-def test_after_a_day_of_silence_it_asks_for_training(entry):
-    with pytest.raises(ForecastError, match="train again"):
-        refreshing.observe(refreshing.live_of(entry), entry.data_until + timedelta(days=2), [1.0])
+HOUR = [float("nan")] * 6
+
+
+@pytest.mark.parametrize(
+    ("late_hours", "values"),
+    [(25, [4.0]), (0, [*HOUR * 25, 4.0]), (0, [4.0, *HOUR * 25, *[4.0] * 6]), (0, HOUR * 25), (20, [*HOUR * 5, 4.0])],
+    ids=["begins late", "at the start", "in the middle", "to the end", "late and at the start"],
+)
+def test_after_more_than_a_day_of_silence_it_asks_for_training(entry, late_hours, values):
+    with pytest.raises(ForecastError, match="no demand was measured for 25 h, .*train again"):
+        refreshing.observe(refreshing.live_of(entry), entry.data_until + timedelta(hours=late_hours), values)
+
+
+def test_silence_told_bucket_by_bucket_counts_from_the_newest_demand(entry):
+    live = refreshing.observe(refreshing.live_of(entry), entry.data_until, HOUR * 20)
+    live = refreshing.observe(live, refreshing.data_until(live), HOUR * 4)
+    with pytest.raises(ForecastError, match="no demand was measured"):
+        refreshing.observe(live, refreshing.data_until(live), [None])
+
+
+def test_a_day_of_silence_leaves_a_bounded_forecast(entry, demand):
+    fresh = [*HOUR * 24, *demand[TRAINED_DAYS * DAY : TRAINED_DAYS * DAY + 6].tolist()]
+    live = refreshing.observe(refreshing.live_of(entry), entry.data_until, fresh)
+    table = refreshing.refreshed(entry, live, entry.issued_at).table
+    assert min(table.lower) >= 0 and max(table.peak_q90) < 2 * np.nanmax(demand)
+
+
+@pytest.mark.parametrize("days", [4, 9, 4000])
+def test_demand_past_the_reach_of_the_fits_asks_for_training(entry, days):
+    live = refreshing.live_of(entry)
+    with pytest.raises(ForecastError, match=f"came {days * 24} h after the training .* reaches 90 h: train again"):
+        refreshing.observe(live, entry.data_until + timedelta(days=days), [])
+    if days == 4:
+        with pytest.raises(ForecastError, match="reaches 90 h"):
+            refreshing.observe(live, entry.data_until, [4.0] * days * DAY)
+
+
+def test_second_window_is_calibrated_as_the_first(entry, demand):
+    """Both windows follow new demand as a replay from the start has them."""
+    begin, end = TRAINED_DAYS * DAY, TRAINED_DAYS * DAY + 40
+    played = {}
+    for until in (begin, end):
+        grid = prepare(series_of(demand[:until]))
+        cutoffs = nightly_cutoffs(grid, begin, POLICY.replay_nights, 2 * DAY)
+        one = replay(grid, members_of(SeasonFits()), cutoffs, until, 3)
+        ensemble = one.combine(one.origins, one.short)
+        played[until] = [misses_at_end(*lead_windows(one, ensemble, steps)) for steps in (1, 3)]
+    live = replace(refreshing.live_of(entry), misses=tuple(played[begin]))
+    at_once = refreshing.observe(live, entry.data_until, demand[begin:end].tolist())
+    one_by_one = from_plain(to_plain(live))
+    for value in demand[begin:end].tolist():
+        one_by_one = refreshing.observe(one_by_one, refreshing.data_until(one_by_one), [value])
+    for found in (at_once, one_by_one):
+        for miss, expected in zip(found.misses, played[end], strict=True):
+            assert miss.level == pytest.approx(expected.level)
+            assert miss.highs == pytest.approx(expected.highs, rel=1e-5)
+    assert at_once.misses[1].highs[-1] > at_once.misses[0].highs[-1]
 
 
 def test_jump_is_followed_at_once(entry):

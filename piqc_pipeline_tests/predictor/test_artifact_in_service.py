@@ -167,11 +167,15 @@ def test_live_demand_moves_the_forecast_as_one_refresh_does(folder: Path) -> Non
     assert second.table.q50[0] > whole.table.q50[4]  # demand of 6 where the night expected less lifts what comes
 
 
-def test_silence_of_more_than_a_day_leaves_the_forecast_to_go_stale(folder: Path) -> None:
+def test_silence_of_more_than_a_day_leaves_the_forecast_to_go_stale(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lean = load(folder).workloads[CHAT]
     anchor = LiveAnchor()
     late = NOW + timedelta(hours=30)
     assert anchor.move(lean, late, [3.0], late) is None
+    said = f"the forecast of {CHAT} stays as it was and goes stale: no demand was measured for 30 h"
+    assert [record.getMessage().startswith(said) for record in caplog.records] == [True]
     assert anchor.move(lean, late, [3.0], late) is None  # said once, not again every refresh
     anchor.reset()
     assert anchor.move(lean, NOW, [3.0], NOW + timedelta(seconds=STEP)) is not None
@@ -183,10 +187,14 @@ def test_a_forecast_that_has_ended_is_left_as_it_is(folder: Path) -> None:
     assert LiveAnchor().move(lean, NOW, [3.0] * 80, late) is None
 
 
-def test_buckets_beyond_all_that_was_fitted_end_one_forecast_and_not_the_refresh(folder: Path) -> None:
+def test_buckets_beyond_all_that_was_fitted_end_one_forecast_and_not_the_refresh(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     # Nine days of buckets an hour after training: a Prometheus whose clock runs ahead. The fits end before.
     lean = load(folder).workloads[CHAT]
     anchor = LiveAnchor()
     ahead = [math.nan] * (9 * 86_400 // STEP) + [3.0]
     assert anchor.move(lean, NOW, ahead, NOW + timedelta(hours=1)) is None
+    (record,) = caplog.records
+    assert "came 216 h after the training" in record.getMessage() and record.exc_info is None
     assert anchor.move(lean, NOW, [3.0], NOW + timedelta(hours=1)) is None  # its state is not known any more
