@@ -220,6 +220,28 @@ def test_a_file_of_the_second_schema_migrates_and_its_view_knows_new_signals(tmp
     assert store.read()["signal"].to_list() == ["it's", "other"]
 
 
+def test_a_file_of_the_third_schema_migrates_without_loss(tmp_path: Path) -> None:
+    path = str(tmp_path / "history.duckdb")
+    frame = rows([0.1, None, 0.3], ready_replicas=2.5, wanted_replicas=3, devices_seen=7, samples_seen=139)
+    DuckDbStore(path, migrations=MIGRATIONS[:3]).replace(DAY, NEXT_DAY, frame)
+    store = DuckDbStore(path)
+    assert store.read().equals(frame)
+    assert store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10)).equals(frame[1:2])
+    told = store.query("SELECT ts, samples_seen FROM gpu_utilization WHERE ts >= TIMESTAMP '2025-01-06 00:05'")
+    assert told.rows() == [(DAY.replace(tzinfo=None) + timedelta(minutes=5 * n), 139) for n in (1, 2)]
+
+
+def test_how_columns_are_stored_outlives_compacting(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    store = open_store(path)
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    statement = "SELECT sql FROM duckdb_tables() WHERE table_name = 'buckets'"
+    before = store.query(statement)["sql"].item()
+    store.compact()
+    assert "TIMESTAMP_S" in before
+    assert store.query(statement)["sql"].item() == before
+
+
 def test_the_file_is_free_for_other_processes_after_each_call(tmp_path: Path) -> None:
     path = tmp_path / "history.duckdb"
     store = open_store(path)
