@@ -31,9 +31,9 @@ from piqc_pipeline.forecast.artifact import write_candidate
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.series import DemandSeries
 from piqc_pipeline.forecast.train import train
-from piqc_pipeline.scaling.keda import LIMITS_CONFIG_MAP, render, write_overlay
 from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.options import ManifestOptions
+from piqc_pipeline.scaling.overlay import LIMITS_CONFIG_MAP, render, write_overlay
 from piqc_pipeline.scaling.plan import plan_workload
 from piqc_pipeline.scaling.policy import policy_from_settings
 from piqc_pipeline.settings import load_settings

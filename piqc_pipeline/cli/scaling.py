@@ -112,7 +112,7 @@ def plan_command(
 
     from piqc_pipeline.facts.snapshot_file import read_snapshot
     from piqc_pipeline.forecast.artifact import load
-    from piqc_pipeline.scaling import keda
+    from piqc_pipeline.scaling import overlay
     from piqc_pipeline.scaling.cron import cron_floors
     from piqc_pipeline.scaling.fleet import FleetPlan, plan_cluster
     from piqc_pipeline.scaling.options import options_from_settings
@@ -145,7 +145,7 @@ def plan_command(
     if folder is not None:
         options = options_from_settings(settings, snapshot.server_version, token_secret=token_secret)
         floors = cron_floors(fleet.plans, policy, settings.workload_timezone) if cron_floor else {}
-        keda.write_overlay(keda.render(fleet.plans, policy, replace(options, literal=literal), floors), folder)
+        overlay.write_overlay(overlay.render(fleet.plans, policy, replace(options, literal=literal), floors), folder)
         click.echo(f"manifests written to {folder}; look at them with: kubectl kustomize {folder}", err=True)
     _show_plan(fleet, hours, form)
     for name, why in fleet.left_out.items():

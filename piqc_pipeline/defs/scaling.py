@@ -156,9 +156,8 @@ def keda_manifests(pipeline: dg.ResourceParam[Pipeline]) -> Materialized:
     observed trigger alone, with the reason. Where the artifact is missing or altered, nothing is written at all.
     """
     from piqc_pipeline.facts.snapshot_file import read_snapshot
-    from piqc_pipeline.scaling.keda import render
     from piqc_pipeline.scaling.options import options_from_settings
-    from piqc_pipeline.scaling.overlay import write_overlay
+    from piqc_pipeline.scaling.overlay import render, write_overlay
     from piqc_pipeline.scaling.policy import policy_from_settings
 
     settings = pipeline.settings

@@ -1,94 +1,24 @@
 """Which objects make KEDA follow the plan, and what if the plan or a metric is gone?
 
 Two triggers in replica units at target 1, the forecast and what is observed; HPA takes the larger (KEDA 2.20).
-The plain HPA variant is in `adapter.py`, the folder on disk in `overlay.py`. Nothing is ever applied from here.
+The plain HPA variant is in `adapter.py`, the folder of all in `overlay.py`. Nothing is ever applied from here.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from piqc_pipeline.errors import ManifestInvalid
 from piqc_pipeline.scaling.hpa import DEAD_ZONE_FROM
-from piqc_pipeline.scaling.limits_file import FILE as LIMITS_FILE
-from piqc_pipeline.scaling.limits_file import limits_text
 from piqc_pipeline.scaling.options import CronFloor, ManifestOptions
-from piqc_pipeline.scaling.overlay import write_overlay
 from piqc_pipeline.scaling.plan import ReplicaPlan
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.yaml_text import document
-
-__all__ = ["object_name", "refusal", "render", "scaled_object", "write_overlay"]
 
 NAME_LIMIT = 54
 """KEDA names the HPA `keda-hpa-<name>`, and that name is a label value of at most 63 characters."""
 DEMAND_SERIES = "workload:gpu_demand:replicas"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "piqc"}
 TRIGGER_AUTHENTICATION = "capacity-predictor"
-LIMITS_CONFIG_MAP = "capacity-predictor-limits"
-
-
-def render(
-    plans: Sequence[ReplicaPlan],
-    policy: ScalingPolicy,
-    options: ManifestOptions | None = None,
-    cron: Mapping[str, CronFloor] | None = None,
-) -> dict[str, str]:
-    """A kustomize overlay for these plans: relative path to text, byte-stable for the same input.
-
-    Args:
-        plans: One a workload, in any order.
-        policy: Behavior, fallback and mode.
-        options: Addresses, secrets and versions.
-        cron: Optional model-free floor by workload id.
-
-    Returns:
-        `kustomization.yaml` with everything KEDA needs and the predictor's limits; `hpa/` holds the same plan for the
-        Prometheus adapter, which is not part of the overlay (a workload has one controller).
-
-    Raises:
-        ManifestInvalid: Two plans are for one workload.
-    """
-    from piqc_pipeline.scaling import adapter
-
-    options = options or ManifestOptions()
-    ordered = sorted(plans, key=lambda plan: plan.workload)
-    names = _names(ordered)
-    refused = {plan.workload: why for plan in ordered if (why := refusal(plan, names[plan.workload]))}
-    written = [plan for plan in ordered if plan.workload not in refused]
-    files: dict[str, str] = {}
-    for plan in written:
-        name = names[plan.workload]
-        body, header, comments = scaled_object(plan, policy, options, name, (cron or {}).get(plan.workload))
-        files[f"{plan.limits.namespace}/{name}.scaledobject.yaml"] = document(body, header, comments)
-    if options.token_secret:
-        for namespace in sorted({plan.limits.namespace for plan in written if plan.accepted}):
-            files[f"{namespace}/predictor.triggerauthentication.yaml"] = _trigger_authentication(namespace, options)
-    if options.recording_rules and written:
-        files["recording-rules.yaml"] = adapter.recording_rules(written, options)
-    resources = sorted(files)
-    files["kustomization.yaml"] = _kustomization(resources, refused, plans, options)
-    files[LIMITS_FILE] = limits_text(written)
-    files |= adapter.render_hpa(written, policy, options, names)
-    if options.literal:
-        files |= {f"literal/{path}": text for path, text in adapter.literal(written, policy, options, names).items()}
-    return files
-
-
-def refusal(plan: ReplicaPlan, name: str) -> str | None:
-    """Why no manifest is written for a plan, or None: KEDA's webhook rejects a second controller of a workload."""
-    controller = plan.limits.controller
-    if controller is None:
-        return None
-    if controller.kind == "ScaledObject" and controller.name == name:
-        return None
-    if controller.kind == "HorizontalPodAutoscaler" and controller.name in (f"keda-hpa-{name}", name):
-        return None
-    return (
-        f"{plan.workload} is scaled by {controller.kind} {controller.namespace}/{controller.name} already; two "
-        "controllers of one workload are rejected: remove that one first"
-    )
 
 
 def object_name(name: str, limit: int = NAME_LIMIT) -> str:
@@ -97,22 +27,6 @@ def object_name(name: str, limit: int = NAME_LIMIT) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{name[: limit - 9].rstrip('-.')}-{digest}"
-
-
-def _names(plans: Sequence[ReplicaPlan]) -> dict[str, str]:
-    """Object name by workload id; two kinds of one name in a namespace get the kind added."""
-    taken: dict[tuple[str, str], str] = {}
-    names: dict[str, str] = {}
-    for plan in plans:
-        if plan.workload in names:
-            raise ManifestInvalid(f"two plans are for {plan.workload}; plan each workload once")
-        limits = plan.limits
-        name = object_name(limits.name)
-        if (limits.namespace, name) in taken:
-            name = object_name(f"{limits.name}-{limits.kind.lower()}")
-        taken[(limits.namespace, name)] = plan.workload
-        names[plan.workload] = name
-    return names
 
 
 def scaled_object(
@@ -291,7 +205,8 @@ def _comments(plan: ReplicaPlan, policy: ScalingPolicy, options: ManifestOptions
     return comments
 
 
-def _trigger_authentication(namespace: str, options: ManifestOptions) -> str:
+def trigger_authentication(namespace: str, options: ManifestOptions) -> str:
+    """How KEDA finds the token of the predictor in a namespace."""
     body = {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "TriggerAuthentication",
@@ -299,30 +214,3 @@ def _trigger_authentication(namespace: str, options: ManifestOptions) -> str:
         "spec": {"secretTargetRef": [{"parameter": "token", "name": options.token_secret, "key": "token"}]},
     }
     return document(body, [f"Needs Secret {options.token_secret} with key `token` in namespace {namespace}."])
-
-
-def _kustomization(
-    resources: Sequence[str], refused: Mapping[str, str], plans: Sequence[ReplicaPlan], options: ManifestOptions
-) -> str:
-    header = [
-        "Look at it: kubectl kustomize . and kubectl diff -k . ; piqc diff does the same without write access.",
-        "Apply it yourself: kubectl apply -k . Nothing of piqc applies anything.",
-    ]
-    header += [f"Left out: {why}" for _, why in sorted(refused.items())]
-    reactive = sorted(plan.workload for plan in plans if not plan.accepted and plan.workload not in refused)
-    header += [f"Stays reactive: {workload}" for workload in reactive]
-    body = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": list(resources),
-        # The predictor reads it: what it asks for never leaves the limits of the ScaledObjects beside it.
-        "configMapGenerator": [
-            {
-                "name": LIMITS_CONFIG_MAP,
-                "namespace": options.predictor_namespace,
-                "files": [LIMITS_FILE],
-                "options": {"disableNameSuffixHash": True},
-            }
-        ],
-    }
-    return document(body, header)

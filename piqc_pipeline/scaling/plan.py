@@ -2,7 +2,7 @@
 
 Pure: values in, values out. The rule: typical demand over the lead time under `u_mid`, unlikely demand under `u_cap`,
 what is seen right now under `u_observed`, removal only where it is safe.
-How the numbers are published belongs to `keda.py` and the predictor.
+How the numbers are published belongs to `overlay.py` and the predictor.
 """
 
 import math

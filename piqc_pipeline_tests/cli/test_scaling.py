@@ -18,7 +18,7 @@ from piqc_pipeline.facts.snapshot_file import write_snapshot
 from piqc_pipeline.forecast import artifact
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.train import train
-from piqc_pipeline.scaling.keda import render, write_overlay
+from piqc_pipeline.scaling.overlay import render, write_overlay
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 from piqc_pipeline_tests.scaling import plans
 from piqc_pipeline_tests.scaling.test_limits import node, pod, snapshot, workload

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from piqc_pipeline.forecast.artifact import load
-from piqc_pipeline.scaling.keda import render, write_overlay
 from piqc_pipeline.scaling.limits import ReplicaLimits
 from piqc_pipeline.scaling.options import ManifestOptions
+from piqc_pipeline.scaling.overlay import render, write_overlay
 from piqc_pipeline.scaling.plan import plan_workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline_tests.e2e.conftest import Images

@@ -5,7 +5,7 @@ import yaml
 
 from piqc_pipeline.errors import ManifestInvalid
 from piqc_pipeline.scaling.diff import Change, as_text, compare, written_documents
-from piqc_pipeline.scaling.keda import render, write_overlay
+from piqc_pipeline.scaling.overlay import render, write_overlay
 from piqc_pipeline_tests.scaling.plans import POLICY, plan
 
 NAME = "inference/ScaledObject/chat-8b"

@@ -10,9 +10,10 @@ import yaml
 
 from piqc_pipeline.errors import ManifestInvalid, UsageError
 from piqc_pipeline.facts.snapshot import Autoscaler
-from piqc_pipeline.scaling.keda import object_name, render, write_overlay
+from piqc_pipeline.scaling.keda import object_name
 from piqc_pipeline.scaling.limits import PairBound
 from piqc_pipeline.scaling.options import CronFloor, ManifestOptions, parse_version
+from piqc_pipeline.scaling.overlay import render, write_overlay
 from piqc_pipeline.scaling.schema import has_schema, problems
 from piqc_pipeline_tests.scaling.plans import CHAT, POLICY, plan
 
