@@ -114,7 +114,7 @@ def plan_command(
     from piqc_pipeline.forecast.artifact import load
     from piqc_pipeline.scaling import overlay
     from piqc_pipeline.scaling.cron import cron_floors
-    from piqc_pipeline.scaling.fleet import FleetPlan, plan_cluster
+    from piqc_pipeline.scaling.fleet import plan_cluster
     from piqc_pipeline.scaling.options import options_from_settings
     from piqc_pipeline.scaling.policy import policy_from_settings
     from piqc_pipeline.settings import load_settings
@@ -137,11 +137,7 @@ def plan_command(
     snapshot = read_snapshot(settings.data_dir / "facts" / "snapshot.json")
     horizon = timedelta(hours=max(hours, 24.0) if cron_floor else hours)
     fleet = plan_cluster(snapshot, artifact, policy, settings.clock(), load_prices(settings.prices_file), horizon)
-    if namespaces:
-        kept = tuple(plan for plan in fleet.plans if plan.limits.namespace in namespaces)
-        fleet = FleetPlan(
-            kept, {name: why for name, why in fleet.left_out.items() if name.split("/")[-3] in namespaces}
-        )
+    fleet = fleet.within(namespaces) if namespaces else fleet
     if folder is not None:
         options = options_from_settings(settings, snapshot.server_version, token_secret=token_secret)
         floors = cron_floors(fleet.plans, policy, settings.workload_timezone) if cron_floor else {}

@@ -3,7 +3,7 @@
 One call for the shells, `plan_cluster`: snapshot and artifact in, plans out. The rule itself is in `plan.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -58,6 +58,13 @@ class FleetPlan:
 
     plans: tuple[ReplicaPlan, ...]
     left_out: Mapping[str, str]
+
+    def within(self, namespaces: Collection[str]) -> "FleetPlan":
+        """Those of some namespaces."""
+        return FleetPlan(
+            tuple(plan for plan in self.plans if plan.limits.namespace in namespaces),
+            {name: why for name, why in self.left_out.items() if name.rsplit("/", 3)[1] in namespaces},
+        )
 
 
 def plan_cluster(

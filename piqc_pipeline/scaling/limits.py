@@ -4,6 +4,7 @@ Room on nodes and under quotas is counted in `room.py`; demand belongs to `plan.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from piqc_pipeline.errors import ScalingError
@@ -112,33 +113,17 @@ def limits_from_snapshot(
     Raises:
         ScalingError: The owner has no replicas to scale (a DaemonSet, Job or bare pod), or the quota allows none.
     """
-    if workload.kind in SCALABLE_KINDS and workload.replicas_wanted is None:
-        raise ScalingError(f"cannot scale {workload.id}: how many replicas its owner asks for could not be read")
-    if workload.kind not in SCALABLE_KINDS:
-        raise ScalingError(
-            f"cannot scale {workload.id}: a {workload.kind} takes no replicas from an autoscaler; "
-            f"{', '.join(SCALABLE_KINDS)} do"
-        )
-    warnings: list[str] = []
-    bounds: list[tuple[int, str]] = []
-    if policy.max_replicas is not None:
-        bounds.append((policy.max_replicas, f"max_replicas is set to {policy.max_replicas}"))
+    _refuse_unscalable(workload)
     placeable = room_on_nodes(snapshot, workload)
     quotas = list(rooms_under_quotas(snapshot, workload))
-    for room in (placeable, *quotas):
-        if room.replicas is not None:
-            bounds.append((room.replicas, room.why))
-        else:
-            warnings.append(f"a limit of {workload.id} is unknown: {room.why}")
     _refuse_without_quota(workload, quotas)
-    if highest_demand is not None and highest_demand > 0:
-        enough = max(1, math.ceil(policy.max_headroom * highest_demand / policy.u_mid - 1e-9))
-        bounds.append(
-            (
-                enough,
-                f"{policy.max_headroom:g} times the highest demand seen or foreseen ({highest_demand:.2f} replicas)",
-            )
-        )
+    rooms = (placeable, *quotas)
+    warnings = [f"a limit of {workload.id} is unknown: {room.why}" for room in rooms if room.replicas is None]
+    bounds = [
+        *_stated(policy),
+        *((room.replicas, room.why) for room in rooms if room.replicas is not None),
+        *_of_demand(policy, highest_demand),
+    ]
     if not bounds:
         bounds.append((DEFAULT_MAX_REPLICAS, "KEDA's default: neither capacity, quota nor demand is known"))
         warnings.append(f"no upper limit is known for {workload.id}: set one with --max-replicas")
@@ -168,6 +153,27 @@ def limits_from_snapshot(
         controller=workload.autoscaler,
         warnings=tuple(warnings),
     )
+
+
+def _stated(policy: ScalingPolicy) -> Iterator[tuple[int, str]]:
+    if policy.max_replicas is not None:
+        yield policy.max_replicas, f"max_replicas is set to {policy.max_replicas}"
+
+
+def _of_demand(policy: ScalingPolicy, highest: float | None) -> Iterator[tuple[int, str]]:
+    if highest is not None and highest > 0:
+        enough = max(1, math.ceil(policy.max_headroom * highest / policy.u_mid - 1e-9))
+        yield enough, f"{policy.max_headroom:g} times the highest demand seen or foreseen ({highest:.2f} replicas)"
+
+
+def _refuse_unscalable(workload: Workload) -> None:
+    if workload.kind in SCALABLE_KINDS and workload.replicas_wanted is None:
+        raise ScalingError(f"cannot scale {workload.id}: how many replicas its owner asks for could not be read")
+    if workload.kind not in SCALABLE_KINDS:
+        raise ScalingError(
+            f"cannot scale {workload.id}: a {workload.kind} takes no replicas from an autoscaler; "
+            f"{', '.join(SCALABLE_KINDS)} do"
+        )
 
 
 def _refuse_without_quota(workload: Workload, quotas: list[Room]) -> None:
