@@ -3,13 +3,13 @@
 One call for the shells, `plan_cluster`: snapshot and artifact in, plans out. The rule itself is in `plan.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from piqc_pipeline.errors import ScalingError
-from piqc_pipeline.facts.snapshot import ClusterSnapshot
+from piqc_pipeline.facts.snapshot import ClusterSnapshot, Workload
 from piqc_pipeline.scaling.demand import demand_of
 from piqc_pipeline.scaling.limits import limits_from_snapshot
 from piqc_pipeline.scaling.pairs import paired_plans, pairs_of
@@ -153,10 +153,25 @@ def plan_fleet(
                 horizon,
                 usd_per_gpu_hour=unit.usd_per_hour,
                 high_demand=(high_demand or {}).get(workload.id),
-                no_forecast_reason=(failed or {}).get(workload.id),
+                no_forecast_reason=(failed or {}).get(workload.id) or _under_another_id(workload, snapshot, forecasts),
             )
         )
     return FleetPlan(_in_pairs(plans, snapshot, policy), left_out)
+
+
+def _under_another_id(workload: Workload, snapshot: ClusterSnapshot, names: Iterable[str]) -> str | None:
+    """A load that was imported before any scan, or from another cluster, is known under an id of its own."""
+    scanned = {one.id for one in snapshot.workloads}
+    place = workload.namespace, workload.name
+    other = next(
+        (name for name in sorted(names) if name not in scanned and tuple(name.rsplit("/", 3)[1::2]) == place), None
+    )
+    if other is None:
+        return None
+    return (
+        f"there is a forecast of {other} and none of {workload.id}: import its load again now that the scan names it, "
+        "then train"
+    )
 
 
 def _in_pairs(

@@ -54,6 +54,18 @@ def test_a_failed_training_is_the_reason_to_stay_reactive():
     assert (plan.accepted, plan.reasons) == (False, ("no sample",))
 
 
+def test_a_load_that_was_imported_before_the_scan_is_named_with_what_to_do():
+    forecasts = {"file/inference/Workload/chat-8b": forecast([1.0], [1.1])}
+    (plan,) = plan_fleet(cluster(workload()), forecasts, POLICY, NOW).plans
+    assert plan.reasons == (
+        f"there is a forecast of file/inference/Workload/chat-8b and none of {CHAT}: "
+        "import its load again now that the scan names it, then train",
+    )
+    elsewhere = {"file/other/Workload/chat-8b": forecast([1.0], [1.1]), "chat-8b": forecast([1.0], [1.1])}
+    (plan,) = plan_fleet(cluster(workload()), elsewhere, POLICY, NOW).plans
+    assert plan.reasons == ("no forecast exists for this workload",)
+
+
 def test_without_a_forecast_the_snapshots_own_readings_count_while_they_are_fresh():
     busy = (replace(pod("own", "a", 2), readings=(reading(90), reading(90))),)
     seen = plan_fleet(cluster(workload(), pods=busy), {}, POLICY, NOW)
