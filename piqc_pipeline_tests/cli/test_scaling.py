@@ -21,8 +21,8 @@ from piqc_pipeline.forecast.train import train
 from piqc_pipeline.scaling.overlay import render, write_overlay
 from piqc_pipeline_tests.forecast.examples import daily_wave, series_of
 from piqc_pipeline_tests.scaling import plans
+from piqc_pipeline_tests.scaling.lint_objects import GOOD, LITERAL
 from piqc_pipeline_tests.scaling.test_limits import node, pod, snapshot, workload
-from piqc_pipeline_tests.scaling.test_lint import GOOD, LITERAL
 
 
 def run(command, *arguments: str) -> Result:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from piqc_pipeline.scaling.lint import lint_files
-from piqc_pipeline_tests.scaling.test_lint import GOOD
+from piqc_pipeline_tests.scaling.lint_objects import GOOD
 
 POD = {"containers": [{"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}}]}
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from piqc_pipeline.scaling.lint import lint_files
+from piqc_pipeline_tests.scaling.lint_objects import HPA, changed, found_in
 
 BODY = yaml.safe_load("""
 apiVersion: keda.sh/v1alpha1
@@ -135,20 +136,15 @@ def test_a_formula_read_as_value_runs_away():
 
 
 def test_an_object_metric_of_an_hpa_ends_where_an_external_one_does():
-    text = b"""
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: chat, namespace: inference}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: chat}
-  minReplicas: 1
-  maxReplicas: 8
-  metrics:
-    - type: Object
-      object:
-        describedObject: {apiVersion: v1, kind: Service, name: chat}
-        metric: {name: predicted_gpu_util}
-        target: {type: AverageValue, averageValue: "60"}
-"""
-    (found,) = [entry for entry in lint_files(["-"], text) if entry.rule == "target-unreachable"]
+    value = {
+        "type": "Object",
+        "object": {
+            "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "chat"},
+            "metric": {"name": "predicted_gpu_util"},
+            "target": {"type": "AverageValue", "averageValue": "60"},
+        },
+    }
+    (found,) = [
+        entry for entry in found_in(changed(HPA, ("spec", "metrics", 0), value)) if entry.rule == "target-unreachable"
+    ]
     assert "never asks for more than 2 replicas, so maxReplicas 8" in found.message
