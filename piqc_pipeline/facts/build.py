@@ -22,6 +22,7 @@ from piqc_pipeline.facts.bundle import (
     Tool,
     UnknownEntry,
     fact,
+    whole,
 )
 from piqc_pipeline.facts.inventory import VLLM_INSIDE, missing_facts, why_missing
 from piqc_pipeline.facts.snapshot import (
@@ -175,7 +176,7 @@ class _WorkloadFacts:
         if value is None:
             return
         if isinstance(value, float):
-            value = int(value) if value == int(value) else round(value, 4)
+            value = whole(round(value, 4))
         for key in (keys,) if isinstance(keys, str) else keys:
             self._facts[key] = fact(
                 value, at=self._snapshot.taken_at, type=type, method=method, ref=ref, confidence=confidence, units=units

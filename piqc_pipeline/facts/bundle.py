@@ -173,6 +173,11 @@ def write_text(text: str, path: Path, what: str) -> None:
         ) from error
 
 
+def whole(value: float) -> float:
+    """An integer where the figure is one and every reader of JSON can hold it (RFC 8259: up to 2^53)."""
+    return int(value) if abs(value) < 2**53 and value == int(value) else value
+
+
 def fact(
     value: FactValue,
     *,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from piqc_pipeline.facts.bundle import whole
 from piqc_pipeline.facts.snapshot import Pod, Workload
 from piqc_pipeline.report.scan_result import ScanResult
 from piqc_pipeline.report.wire import runtime_document
@@ -149,10 +150,6 @@ def _devices(figures: WorkloadFigures, pods: Sequence[Pod]) -> Iterable[dict[str
         yield {"product": figures.accelerator, "count": _whole(figures.accelerator_count)}
 
 
-def _whole(value: float | None) -> float | None:
-    return int(value) if value is not None and value == int(value) else value
-
-
 def _without_unknown(value: object) -> object:
     """The same document without nulls and empty objects."""
     if isinstance(value, dict):
@@ -161,3 +158,7 @@ def _without_unknown(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_without_unknown(entry) for entry in value]
     return value
+
+
+def _whole(value: float | None) -> float | None:
+    return None if value is None else whole(value)

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from piqc_pipeline.coverage import CoverageReport
+from piqc_pipeline.facts.bundle import whole
 from piqc_pipeline.facts.snapshot import EngineRuntime, Latency, Unknown, Workload
 from piqc_pipeline.report.scan_result import ScanResult
 from piqc_pipeline.waste import BUCKETS, PendingPod, PoolCapacity, WasteSummary, WorkloadFigures
@@ -293,8 +294,7 @@ def _number(value: float | None) -> float | None:
     """A finite number, whole where it is whole; None otherwise."""
     if value is None or not math.isfinite(value):
         return None
-    rounded = round(value, DIGITS)
-    return int(rounded) if rounded == int(rounded) else rounded
+    return whole(round(value, DIGITS))
 
 
 def _time(moment: datetime) -> str:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from piqc_pipeline.facts.build import PricedFacts, source_type
-from piqc_pipeline.facts.bundle import Fact, FactObject, FactValue, FindingEntry, UnknownEntry, fact
+from piqc_pipeline.facts.bundle import Fact, FactObject, FactValue, FindingEntry, UnknownEntry, fact, whole
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Confidence
 from piqc_pipeline.waste.figures import BUCKETS, HOURS_PER_DAY, Bucket, PoolCapacity, WasteReport, WorkloadFigures
 
@@ -64,7 +64,7 @@ class _Facts(dict[str, Fact]):
         if value is None:
             return
         if isinstance(value, float):
-            value = int(value) if value == int(value) else round(value, 6)
+            value = whole(round(value, 6))
         self[key] = fact(value, at=self._at, type=type, method=method, ref=ref, confidence=confidence, units=units)
 
 

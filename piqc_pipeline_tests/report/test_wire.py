@@ -103,3 +103,11 @@ def test_one_row_a_pod_costs_the_same_in_sum() -> None:
     assert rows["summary"]["spendUsdPerHour"] == 95.85
     assert rows["summary"]["idleUsdPerDay"] == 2033.95
     assert "c/inference/Pod/llama-1" in {row["id"] for row in rows["workloads"]}
+
+
+def test_a_number_larger_than_json_readers_can_hold_is_still_a_number() -> None:
+    runtime = EngineRuntime(healthy=True, source="proxy", requests_running=1e20, requests_waiting=3.0)
+    snapshot = cluster([node("n")], [pod("p", "n", 1, runtime=runtime)], [workload(runtime=runtime)])
+    text = report_json([scan_result(snapshot, PRICES)], NOW)
+    told = json.loads(text)["workloads"][0]["runtime"]
+    assert (told["requestsRunning"], told["requestsWaiting"]) == (1e20, 3)
