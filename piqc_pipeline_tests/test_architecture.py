@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +21,16 @@ class Import(NamedTuple):
     imported: str
     line: int
     nested: bool
+    typing: bool
+    """For a type checker alone: never run."""
 
 
 def _imports_of(path: Path) -> Iterator[Import]:
     importer = path.relative_to(ROOT).as_posix()
     tree = ast.parse(path.read_text("utf-8"), filename=str(path))
     nested = {id(child) for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) for child in ast.walk(node)}
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    typing = {id(child) for block in blocks for child in ast.walk(block)}
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -34,7 +39,7 @@ def _imports_of(path: Path) -> Iterator[Import]:
             assert node.level == 0, f"{importer}:{node.lineno} imports relatively; write the package's full name"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            yield Import(importer, name, node.lineno, id(node) in nested)
+            yield Import(importer, name, node.lineno, id(node) in nested, id(node) in typing)
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -144,3 +149,13 @@ def test_help_imports_nothing_heavy_and_costs_under_four_tenths_of_a_second_of_c
     *loaded, _ = runs[0].stderr.split()
     assert {"dagster", "prophet", "kubernetes", "polars", "pandas", "duckdb", "fastapi"} & set(loaded) == set()
     assert min(float(run.stderr.split()[-1]) for run in runs) < 0.4, "CPU seconds of the faster of two runs"
+
+
+def test_no_module_imports_one_that_imports_it_not_even_inside_a_function() -> None:
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py")}
+    known: dict[str, set[str]] = {}
+    for entry in (entry for entry in IMPORTS if not entry.typing):
+        path = entry.imported.removeprefix("piqc_pipeline.").replace(".", "/")
+        found = {f"{path}.py", f"{path}/__init__.py", f"{path.rpartition('/')[0]}.py"} & modules
+        known.setdefault(entry.importer, set()).update(found - {entry.importer})
+    list(TopologicalSorter(known).static_order())  # a CycleError names the circle
