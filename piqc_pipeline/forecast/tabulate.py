@@ -60,13 +60,13 @@ def table_columns(live: Live, steps: int, lead: int, workload: str) -> Floats:
     for ahead in range(1, lead):
         peaks = np.maximum(peaks, path[ahead : steps + ahead])
     # Single buckets and lead windows, each with a lower and an upper quantile of its misses, go through it together.
+    center = np.array((q50, peaks))
     bucket = Distances.of(grid.step_seconds).index_of(steps, live.point.shape[1])
-    center = np.stack([q50, peaks])
-    misses = np.stack([live.point, live.peak], axis=1).take(bucket, axis=2)
+    misses = np.array((live.point, live.peak)).swapaxes(0, 1).take(bucket, axis=2)
     low, high = center + misses * scale_of(center, live.largest)
-    high = np.minimum(high, np.maximum(center, HEADROOM * live.largest))
-    lower, q90 = np.maximum(0.0, np.minimum(low[0], q50)), np.maximum(q50, high[0])
-    peak_q50, peak_q90 = np.maximum(0.0, low[1]), high[1]
+    np.minimum(low[0], q50, out=low[0])
+    lower, peak_q50 = np.maximum(low, 0.0)
+    q90, peak_q90 = np.minimum(high, np.maximum(center, HEADROOM * live.largest))
     wider = NORMAL_WIDER
     if live.misses:
         miss = live.misses[0]
@@ -77,9 +77,9 @@ def table_columns(live: Live, steps: int, lead: int, workload: str) -> Floats:
             peak_q50[0], peak_q90[0] = middle, upper
             if upper > middle and math.isfinite(top):
                 wider = min(max((top - middle) / (upper - middle), 1.0), WIDEST)
-    peak_q90 = np.maximum(np.maximum(peak_q90, peak_q50), 0.0)
+    peak_q90 = np.maximum(peak_q90, peak_q50)
     peak_q95 = peak_q50 + wider * (peak_q90 - peak_q50)
-    columns = np.stack([q50, q90, lower, peak_q50, peak_q90, peak_q95])
+    columns = np.array((q50, np.maximum(q90, q50), lower, peak_q50, peak_q90, peak_q95))
     if grid.calendar.events:
         columns = columns * event_factors(grid.calendar, workload, grid.seconds(live.end + np.arange(steps)))
     return columns
