@@ -160,3 +160,12 @@ def test_a_card_of_two_dies_is_the_die_that_the_device_plugin_counts() -> None:
     for name in ("AMD_Instinct_MI250", "AMD_Instinct_MI250X_OAM"):
         product = load_catalog().find(name)
         assert product is not None and product.memory_gib == pytest.approx(68702699520 / 2**30, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"), [("NVIDIA B300 SXM6 AC", 275040), ("NVIDIA GB200", 189471), ("NVIDIA GB300", 284208)]
+)
+def test_blackwell_boards_have_the_memory_that_nvidia_smi_prints(name: str, mib: int) -> None:
+    product = load_catalog().find(name)
+    assert product is not None and product.memory_gib == pytest.approx(mib / 1024, abs=0.01)
+    assert product.usd_per_hour is None
