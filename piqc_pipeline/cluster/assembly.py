@@ -342,11 +342,12 @@ def aggregated(pods: Iterable[Pod]) -> list[Unknown]:
     """One entry a reason that a read of pods failed, so that a thousand pods do not make a thousand lines."""
     groups: dict[tuple[str, str, Subject | None], list[str]] = defaultdict(list)
     for pod in pods:
+        name = f"{pod.namespace}/{pod.name}"
         entries = [*pod.unknown, *(pod.runtime.unknown if pod.runtime else ())]
         for entry in entries:
             if entry.read_failed:
-                what = entry.what.partition(" of pod ")[0].partition(" held by pod ")[0]
-                groups[(what, entry.why, entry.about)].append(f"{pod.namespace}/{pod.name}")
+                what = entry.what.removesuffix(f" of pod {name}").removesuffix(f" held by pod {name}")
+                groups[(what, entry.why, entry.about)].append(name)
     found = []
     for (what, why, about), names in sorted(groups.items(), key=lambda one: one[0][:2]):
         whose = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods ({names[0]}, …)"
