@@ -102,7 +102,7 @@ _LONG_DATA = msgspec.json.Decoder(_LongData)
 _NAMES = msgspec.json.Decoder(list[str])
 
 
-def result_of(response: httpx.Response, body: bytes, access: PrometheusAccess) -> tuple[bytes, tuple[str, ...]]:
+def result_of(response: httpx.Response, body: bytes, access: PrometheusAccess) -> tuple[memoryview, tuple[str, ...]]:
     """The result within an answer, still as JSON, and what the server warns of.
 
     Args:
@@ -136,14 +136,14 @@ def result_of(response: httpx.Response, body: bytes, access: PrometheusAccess) -
                 "try again when it is back, so that no load is missed"
             )
         partial = ("the server calls its answer partial (isPartial)",) if answer.isPartial else ()
-        return bytes(answer.data), (*warnings, *partial)
+        return memoryview(answer.data), (*warnings, *partial)
     text = answer.error[:MAX_SHOWN] or f"status {status}"
     if any(words in text for words in SPLITTABLE):
         raise RangeTooLarge(f"{access.base} cannot answer ({answer.errorType or status}): {text}")
     raise _kind(status)(f"{access.base} answers with an error ({answer.errorType or status}): {text}")
 
 
-def matrix_of(result: bytes, warnings: tuple[str, ...], access: PrometheusAccess) -> Matrix:
+def matrix_of(result: memoryview, warnings: tuple[str, ...], access: PrometheusAccess) -> Matrix:
     """The series of a result; one of native histograms has no points.
 
     Raises:
@@ -169,7 +169,7 @@ def matrix_of(result: bytes, warnings: tuple[str, ...], access: PrometheusAccess
     )
 
 
-def names_of(result: bytes, access: PrometheusAccess) -> list[str]:
+def names_of(result: memoryview, access: PrometheusAccess) -> list[str]:
     """The list of a result of label values.
 
     Raises:
@@ -211,15 +211,14 @@ def joined(*parts: Matrix) -> Matrix:
     )
 
 
-def _swept(result: bytes, warnings: tuple[str, ...]) -> Matrix | None:
+def _swept(result: memoryview, warnings: tuple[str, ...]) -> Matrix | None:
     """A matrix as Prometheus writes it, read as one row of numbers; None for everything else."""
     import polars as pl  # which the predictor does without
 
     try:
         data = _LONG_DATA.decode(result)
-        texts = [bytes(series.values) for series in data.result]
-        lengths = np.array([text.count(b'"') // 2 for text in texts], dtype=np.int64)
-        told = [text for text in texts if len(text) > 2]
+        told = [series.values for series in data.result if bytes(series.values) != b"[]"]
+        lengths = np.array([bytes(series.values).count(b'"') // 2 for series in data.result], dtype=np.int64)
         points = b",".join(told)
         numbers = points.translate(None, b'"[]')
         schema = {"number": pl.Float64}
@@ -227,13 +226,19 @@ def _swept(result: bytes, warnings: tuple[str, ...]) -> Matrix | None:
     except (msgspec.MsgspecError, pl.exceptions.PolarsError):
         return None
     count = int(lengths.sum())
-    as_written = data.resultType == "matrix" and len(points) - len(numbers) == 4 * count + 2 * len(told)
-    if not as_written or len(flat) != 2 * count or not np.isfinite(flat[0::2]).all():
+    plain = (
+        data.resultType == "matrix"
+        and len(points) - len(numbers) == 4 * count + 2 * len(told)  # quotes and brackets, and none within a value
+        and numbers.count(b",") == 2 * count - 1
+        and len(flat) == 2 * count
+        and bool(np.isfinite(flat[0::2]).all())
+    )
+    if not plain:
         return None
     return Matrix([series.metric for series in data.result], lengths, flat[0::2], flat[1::2], warnings)
 
 
-def _decoded(result: bytes) -> _Data:
+def _decoded(result: memoryview) -> _Data:
     try:
         return _DATA.decode(result)
     except msgspec.ValidationError:

@@ -4,6 +4,7 @@ import asyncio
 import time as clock
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Protocol, Self
 
 import httpx
@@ -28,7 +29,7 @@ TRIES = 3
 RETRY_PAUSE_SECONDS = 0.2
 MAX_LINE = 1800
 """Bytes of a question that goes by GET. POST needs more rights with some proxies, but has no limit of length."""
-Result = tuple[bytes, tuple[str, ...]]
+Result = tuple[memoryview, tuple[str, ...]]
 
 
 class Patience(Protocol):
@@ -145,7 +146,7 @@ class PrometheusClient:
     def _ask_once(self, path: str, form: Mapping[str, str]) -> Result:
         self._patience.check()
         seconds = min(self._access.timeout_seconds, max(0.05, self._patience.remaining()))
-        body, ends = bytearray(), clock.monotonic() + seconds
+        body, ends = BytesIO(), clock.monotonic() + seconds
         try:
             request = _request(self._http, self._access, path, form, seconds)
             response = self._http.send(request, stream=True)
@@ -156,7 +157,7 @@ class PrometheusClient:
                 response.close()
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise failed(error, self._access) from error
-        return result_of(response, bytes(body), self._access)
+        return result_of(response, body.getvalue(), self._access)
 
 
 class AsyncPrometheusClient:
@@ -192,7 +193,7 @@ class AsyncPrometheusClient:
 
     async def _ask_once(self, path: str, form: Mapping[str, str]) -> Result:
         seconds = self._access.timeout_seconds
-        body, ends = bytearray(), clock.monotonic() + seconds
+        body, ends = BytesIO(), clock.monotonic() + seconds
         try:
             request = _request(self._http, self._access, path, form, seconds)
             response = await self._http.send(request, stream=True)
@@ -203,7 +204,7 @@ class AsyncPrometheusClient:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise failed(error, self._access) from error
-        return result_of(response, bytes(body), self._access)
+        return result_of(response, body.getvalue(), self._access)
 
 
 def _instant(promql: str, moment: datetime | None) -> dict[str, str]:
@@ -234,9 +235,9 @@ def _request(
     return http.build_request("POST", access.base + path, data=dict(form), timeout=timeout)
 
 
-def _take(body: bytearray, part: bytes, access: PrometheusAccess, ends: float) -> None:
-    body += part
-    if len(body) > access.max_answer_bytes:
+def _take(body: BytesIO, part: bytes, access: PrometheusAccess, ends: float) -> None:
+    body.write(part)
+    if body.tell() > access.max_answer_bytes:
         raise too_long(access)
     if clock.monotonic() > ends:
         raise TimeoutError
