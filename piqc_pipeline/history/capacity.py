@@ -41,8 +41,11 @@ def fit_work(busy: NDArray[np.float64], prompt: NDArray[np.float64], generated: 
         return None
     columns = np.column_stack([prompt, generated, np.ones_like(busy)])
     best: tuple[float, NDArray[np.float64]] | None = None
-    # Three unknowns: every choice of those that are not 0 is solved, and the best without a negative one is taken.
+    # Three unknowns: every choice of those that are not 0 is solved, and the best without a negative one is taken. All
+    # three together fit best, so that the others are tried only where one of them is negative.
     for count in (3, 2, 1):
+        if best is not None and count == 2:
+            break
         for chosen in combinations(range(3), count):
             part = columns[:, chosen]
             solution, *_ = np.linalg.lstsq(part, busy, rcond=None)
@@ -66,24 +69,20 @@ def with_work(rows: pl.DataFrame) -> pl.DataFrame:
     Args:
         rows: Columns workload, by_devices, mean (utilization), waiting, prompt, generated.
     """
-    known = rows.filter(pl.col("prompt").is_not_null() | pl.col("generated").is_not_null())
+    told = pl.col("prompt").is_not_null() | pl.col("generated").is_not_null()
+    calm = (pl.col("mean").fill_null(1) < SATURATED_UTILIZATION) & (pl.col("waiting").fill_null(0) == 0)
+    known = rows.filter(told, calm, pl.col("by_devices").is_not_null())
+    known = known.select("workload", "by_devices", pl.col("prompt", "generated").fill_null(0))
     fits = []
-    for (workload,), own in known.group_by("workload"):
-        calm = own.filter(
-            pl.col("by_devices").is_not_null(),
-            pl.col("mean").fill_null(1) < SATURATED_UTILIZATION,
-            pl.col("waiting").fill_null(0) == 0,
-        )
-        prompt, generated = (calm[name].fill_null(0).to_numpy() for name in ("prompt", "generated"))
-        fit = fit_work(calm["by_devices"].to_numpy(), prompt, generated)
+    for own in known.partition_by("workload") if known.height else ():
+        fit = fit_work(*(own[name].to_numpy() for name in ("by_devices", "prompt", "generated")))
         if fit is not None:
-            fits.append((workload, fit.per_prompt_token, fit.per_generated_token, fit.at_rest))
+            fits.append((own["workload"][0], fit.per_prompt_token, fit.per_generated_token, fit.at_rest))
     numbers = dict.fromkeys("abc", pl.Float64())
     schema: dict[str, pl.DataType] = {"workload": rows.schema["workload"], **numbers}
     table = pl.DataFrame(fits, schema=schema, orient="row")
     by_tokens = (
         pl.col("a") * pl.col("prompt").fill_null(0) + pl.col("b") * pl.col("generated").fill_null(0) + pl.col("c")
     )
-    told = pl.col("prompt").is_not_null() | pl.col("generated").is_not_null()
     joined = rows.join(table, on="workload", how="left", maintain_order="left")
     return joined.with_columns(pl.when(told).then(by_tokens).alias("work")).drop("a", "b", "c")

@@ -57,6 +57,8 @@ class Points:
 
     def at(self, kept: NDArray[Any]) -> "Points":
         """Those at these positions, or for which it is true."""
+        if kept.dtype == np.bool_ and kept.all():
+            return self
         return Points(self.series[kept], self.buckets[kept], self.values[kept])
 
 
