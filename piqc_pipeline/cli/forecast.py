@@ -125,8 +125,9 @@ def _history(settings: "Settings") -> "list[DemandSeries]":
     return series
 
 
-def _show_candidate(candidate: "CandidateModel", output: str) -> None:
-    from piqc_pipeline.forecast.model import COMPARED, LAST_DAY_30M, MODEL_LABELS
+def _rows_of(candidate: "CandidateModel") -> list[dict[str, Any]]:
+    """One row a workload: its verdict, its errors 30 minutes ahead over the last day, its drift."""
+    from piqc_pipeline.forecast.model import LAST_DAY_30M
 
     rows: list[dict[str, Any]] = []
     for name, entry in candidate.workloads.items():
@@ -145,6 +146,13 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
                 "drift": entry.drift.detail if entry.drift else None,
             }
         )
+    return rows
+
+
+def _show_candidate(candidate: "CandidateModel", output: str) -> None:
+    from piqc_pipeline.forecast.model import COMPARED, MODEL_LABELS
+
+    rows = _rows_of(candidate)
     if output == "json":
         click.echo(json.dumps({"workloads": rows, "failed": dict(candidate.failed)}, indent=2))
         return

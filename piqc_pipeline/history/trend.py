@@ -8,6 +8,9 @@ import polars as pl
 from piqc_pipeline.errors import HistoryError
 from piqc_pipeline.history.table import HistoryStore
 
+ROOM_FOR_FIGURES = 66
+"""Columns of a terminal that the table needs besides the cluster's name."""
+
 
 def trend_of(store: HistoryStore, cluster: str | None = None) -> pl.DataFrame:
     """One row a scan: cluster, taken_at, accelerators, dollars a day installed and wasted, wasted share.
@@ -43,7 +46,7 @@ def render_table(trend: pl.DataFrame, location: str, width: int = 80) -> str:
     from rich.text import Text
 
     table = Table(title=Text(f"Waste over time, {location}"), box=SIMPLE_HEAD)
-    table.add_column("cluster", overflow="fold")
+    table.add_column("cluster", overflow="fold", max_width=max(8, width - ROOM_FOR_FIGURES))
     for name in ("taken at\nUTC", "accel-\nerators", "installed\n$/day", "wasted\n$/day", "wasted\n%"):
         table.add_column(name, justify="left" if name.startswith("taken") else "right", no_wrap=True)
     for row in trend.iter_rows(named=True):
