@@ -252,10 +252,8 @@ def _pending(results: Sequence[ScanResult]) -> Iterable[RenderableType]:
 
 def _coverage(coverage: CoverageReport, many: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("Coverage" + (f" of {printable(coverage.cluster)}" if many else ""))
-    table.add_column("Check")
-    table.add_column("State")
-    table.add_column("Detail", overflow="fold")
+    for heading in ("Coverage" + (f" of {printable(coverage.cluster)}" if many else ""), "Check", "State", "Detail"):
+        table.add_column(heading, overflow="fold")
     for layer in coverage.layers:
         for place, check in enumerate(layer.checks):
             state = Text(check.state or "unknown", style=_STATE_STYLES[check.state])
