@@ -78,6 +78,8 @@ def with_work(rows: pl.DataFrame) -> pl.DataFrame:
         fit = fit_work(*(own[name].to_numpy() for name in ("by_devices", "prompt", "generated")))
         if fit is not None:
             fits.append((own["workload"][0], fit.per_prompt_token, fit.per_generated_token, fit.at_rest))
+    if not fits:
+        return rows.with_columns(pl.lit(None, pl.Float64).alias("work"))
     numbers = dict.fromkeys("abc", pl.Float64())
     schema: dict[str, pl.DataType] = {"workload": rows.schema["workload"], **numbers}
     table = pl.DataFrame(fits, schema=schema, orient="row")

@@ -3,14 +3,14 @@
 A cell is a bucket of a workload; its number is the workload's times the buckets of the window plus the bucket's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from piqc_pipeline.history.points import DaySamples, DeviceSamples, Numbering, Numbers, Samples
+from piqc_pipeline.history.points import DaySamples, DeviceSamples, Numbering, Numbers, Points, Samples
 
 MIN_SIGNAL_SHARE = 0.8
 """A better signal is taken when it has at least this share of the points of the most complete one."""
@@ -68,38 +68,45 @@ def ready_devices(samples: DaySamples, workloads: Numbering) -> ReadyDevices:
     buckets, pods = samples.window.buckets, Numbering()
     signals = chosen_signals(samples.devices, workloads)
     points = _points(samples.devices, signals, workloads, pods)
-    unready = samples.unready.points.at(samples.unready.points.values < HALF)
-    silent = samples.missing.points.at(samples.missing.points.values >= HALF)
-    of_unready = _pods(samples.unready, pods)[unready.series]
-    of_silent = _pods(samples.missing, pods)[silent.series]
-    points = points.at(~np.isin(points.pods * buckets + points.buckets, of_unready * buckets + unready.buckets))
+    unready = _by_pods(samples.unready, samples.unready.points.values < HALF, pods)
+    silent = _by_pods(samples.missing, samples.missing.points.values >= HALF, pods)
+    if len(unready.series):
+        points = points.at(~np.isin(points.pods * buckets + points.buckets, unready.series * buckets + unready.buckets))
     points = _each_once(points, buckets)
+    owner = np.zeros(len(pods), dtype=np.int64)
+    for own in (*samples.devices, samples.missing, samples.unready):
+        owner[pods.of(_names_of_pods(own))] = workloads.of(own.workloads)
+    return ReadyDevices(signals, points, *_due(points, silent, unready, owner, (len(workloads), buckets)))
 
-    first, last = np.full(len(pods), buckets), np.full(len(pods), -1)
+
+def _due(
+    points: DevicePoints, silent: Points, unready: Points, owner: Numbers, cells: tuple[int, int]
+) -> tuple[Numbers, NDArray[np.int32], NDArray[np.int32]]:
+    """Devices of usual pods, and the ready pods and devices that each cell should show."""
+    workloads, buckets = cells
+    first, last = np.full(len(owner), buckets), np.full(len(owner), -1)
     np.minimum.at(first, points.pods, points.buckets)
     np.maximum.at(last, points.pods, points.buckets)
     holder = np.full(int(points.devices.max(initial=-1)) + 1, -1)
     holder[points.devices] = points.pods
-    size = np.bincount(holder[holder >= 0], minlength=len(pods))
-    owner = np.zeros(len(pods), dtype=np.int64)
-    owner[points.pods] = points.workloads
-    usual = _usual(owner, size, len(workloads))
+    size = np.bincount(holder[holder >= 0], minlength=len(owner))
+    usual = _usual(owner, size, workloads)
 
-    # A pod is expected from its first to its last sample of the window: those that begin, less those that have ended.
-    counts = np.zeros((2, len(workloads), buckets + 1), dtype=np.int32)
-    for count, weights in zip(counts, (np.sign(size), size), strict=True):
-        np.add.at(count, (owner, first), weights)
-        np.add.at(count, (owner, last + 1), -weights)
-    counts = counts.cumsum(axis=2, dtype=np.int32)[:, :, :-1]
-    # It is expected, too, wherever kube-state-metrics calls it ready, and never where that does not.
-    owner_of_silent = workloads.of(samples.missing.workloads)[silent.series]
-    outside = (silent.buckets < first[of_silent]) | (silent.buckets > last[of_silent])
-    more = outside & (usual[owner_of_silent] > 0)
-    inside = (unready.buckets >= first[of_unready]) & (unready.buckets <= last[of_unready])
-    for count, usually, each in zip(counts, (np.sign(usual), usual), (np.sign(size), size), strict=True):
-        np.add.at(count, (owner_of_silent[more], silent.buckets[more]), usually[owner_of_silent[more]])
-        np.add.at(count, (owner[of_unready[inside]], unready.buckets[inside]), -each[of_unready[inside]])
-    return ReadyDevices(signals, points, usual, *counts.reshape(2, -1))
+    def within(these: Points) -> NDArray[np.bool_]:
+        return (these.buckets >= first[these.series]) & (these.buckets <= last[these.series])
+
+    # A pod is expected from its first to its last sample of the window: those that begin, less those that have ended;
+    # and wherever kube-state-metrics calls it ready; but never where that does not.
+    more = silent.at(~within(silent) & (usual[owner[silent.series]] > 0))
+    less = unready.at(within(unready))
+    counts = np.zeros((2, workloads, buckets + 1), dtype=np.int32)
+    for count, each, usually in zip(counts, (np.sign(size), size), (np.sign(usual), usual), strict=True):
+        np.add.at(count, (owner, first), each)
+        np.add.at(count, (owner, last + 1), -each)
+        np.cumsum(count, axis=1, out=count)
+        np.add.at(count, (owner[more.series], more.buckets), usually[owner[more.series]])
+        np.add.at(count, (owner[less.series], less.buckets), -each[less.series])
+    return usual, *counts[:, :, :-1].reshape(2, -1)
 
 
 def chosen_signals(signals: Sequence[DeviceSamples], workloads: Numbering) -> Numbers:
@@ -128,7 +135,7 @@ def _points(signals: Sequence[DeviceSamples], chosen: Numbers, workloads: Number
         series = signal.points.series
         points = DevicePoints(
             workloads.of(signal.workloads)[series],
-            _pods(signal, pods)[series],
+            pods.of(_names_of_pods(signal))[series],
             devices.of(keys)[series],
             signal.points.buckets,
             signal.points.values,
@@ -137,12 +144,20 @@ def _points(signals: Sequence[DeviceSamples], chosen: Numbers, workloads: Number
             signal.expected[series],
         )
         parts.append(points.at(chosen[points.workloads] == rank))
+    if len(parts) == 1:
+        return parts[0]
     return DevicePoints(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(parts[0])))
 
 
-def _pods(samples: Samples, pods: Numbering) -> Numbers:
-    """Number of the pod of each series."""
-    return pods.of(zip(samples.workloads, samples.pods, strict=True))
+def _names_of_pods(samples: Samples) -> Iterable[tuple[str, str]]:
+    """What tells a pod from others: a name may come again under another workload."""
+    return zip(samples.workloads, samples.pods, strict=True)
+
+
+def _by_pods(samples: Samples, kept: NDArray[np.bool_], pods: Numbering) -> Points:
+    """The kept points, with the numbers of their pods in place of their series."""
+    numbers, points = pods.of(_names_of_pods(samples)), samples.points.at(kept)
+    return replace(points, series=numbers[points.series])
 
 
 def _each_once(points: DevicePoints, buckets: int) -> DevicePoints:

@@ -120,8 +120,10 @@ class PrometheusDay:
 
     def _full_scale(self, signal: DeviceSignal, values: NDArray[np.float64]) -> float:
         """What means 100 %: 100 where many values are above a ratio's scale and none far above, not a few sentinels."""
+        if signal.full_scale > 1:
+            return signal.full_scale
         above = (values > OVERSHOOT) & (values <= 100 * OVERSHOOT)
-        if signal.full_scale > 1 or above.sum() <= 0.01 * len(values):
+        if above.sum() <= 0.01 * len(values):
             return signal.full_scale
         self.warnings.append(f"{signal.name} comes in percent here although its exporter writes ratios: divided by 100")
         return 100.0
@@ -139,14 +141,15 @@ class PrometheusDay:
 
     def _without_sentinels(self, name: str, scale: float, labels: list[Labels], points: Points) -> Points:
         """Drop impossible shares; a bucket that a sentinel spoilt is averaged again from its raw samples."""
-        spoilt = points.at(~_possible(points.values))
-        if not len(spoilt.values):
+        possible = _possible(points.values)
+        if possible.all():
             return points
+        spoilt = points.at(~possible)
         series = np.unique(spoilt.series)
         self.warnings.append(
             f"{name}: {len(spoilt.values)} buckets of {len(series)} devices hold impossible values, dropped"
         )
-        parts = [points.at(_possible(points.values))]
+        parts = [points.at(possible)]
         asked = {number: self._asked.samples(name, dict(_key(labels[number]))) for number in series[:MAX_REREAD_SERIES]}
         for number, answer in asked.items():
             raw = self._read(answer)
@@ -178,8 +181,9 @@ class PrometheusDay:
         matrix = joined(*(self._read(answer) for answer in answers))
         numbers = Numbering().of(map(_key, matrix.labels))
         labels = list(dict(zip(numbers.tolist(), matrix.labels, strict=True)).values())
-        ends = (matrix.times - self._window.start.timestamp() + 0.001) / self._window.bucket_seconds
-        points = Points(np.repeat(numbers, matrix.lengths), np.rint(ends).astype(np.int64) - 1, matrix.values)
+        width = self._window.bucket_seconds
+        ends = (matrix.times - (self._window.start.timestamp() + width - 0.001)) / width
+        points = Points(np.repeat(numbers, matrix.lengths), np.rint(ends).astype(np.int64), matrix.values)
         return labels, points.at((points.buckets >= 0) & (points.buckets < self._window.buckets))
 
     def _moments(self, points: Points) -> Numbers:
@@ -194,6 +198,8 @@ class PrometheusDay:
 def _of_series(points: Points, kept: Sequence[bool]) -> Points:
     """The points of the kept series, which are numbered anew."""
     known = np.array(kept, dtype=bool)
+    if known.all():
+        return points
     points = points.at(known[points.series])
     return replace(points, series=(np.cumsum(known) - 1)[points.series])
 

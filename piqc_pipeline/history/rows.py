@@ -42,6 +42,8 @@ class _Cells:
 
     def sums(self, cells: Numbers, *values: NDArray[np.float64] | Numbers) -> list[NDArray[np.float64]]:
         """How many points, then their values together; NaN where there is none."""
+        if not len(cells):
+            return [np.full(len(self.cells), np.nan)] * (1 + len(values))
         rows, size = self._rows[cells], len(self.cells)
         counts = np.bincount(rows, minlength=size)
         nothing = counts == 0
