@@ -145,7 +145,7 @@ def _print_plans(plans: "tuple[ReplicaPlan, ...]", artifact: "PredictorArtifact"
     for plan in plans:
         if not plan.accepted:
             cells = ["-"] * len(moments)
-            binding = "observed trigger alone"
+            binding = "observed alone"
         else:
             cells = [str(max(plan.steps, key=lambda step: (step.ts <= moment, step.ts)).replicas) for moment in moments]
             share = plan.binding_share

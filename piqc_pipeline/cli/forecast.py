@@ -305,7 +305,7 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
             best = min((mae for mae in figures if mae is not None), default=None)
             cells = [Text(_cell(mae), style="bold" if mae is not None and mae == best else "") for mae in figures]
             shown.append([Text(result.series_id), *cells])
-        columns: dict[str, Side] = {model.replace("_", "\n"): "right" for model in models}
+        columns: dict[str, Side] = {model.replace("_", " "): "right" for model in models}
         title = f"{label}: mean absolute error, points of each series' maximum"
         print_table(title, {"series": "left", **columns}, shown)
         ratios = [

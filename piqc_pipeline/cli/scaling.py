@@ -277,7 +277,7 @@ def _counting(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.advance(task)
 
 
-_SCORES = ("GPU-h", "$", "min\n> 90 %", "runs\n> 10 min", "waiting\nmin", "in\nband", "mean\nuse", "moves\n/day")
+_SCORES = ("GPU-h", "$", "min\n> 90 %", "runs\n> 10 min", "waiting min", "in band", "mean use", "moves /day")
 
 
 def _show_replay(result: "ReplayResult") -> None:

@@ -17,7 +17,8 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
 
     Args:
         title: What the table shows.
-        columns: Heading and side of each column; a line break in a heading is one.
+        columns: Heading and side of each column; a heading of figures breaks at its blanks, or where it
+            says.
         rows: A cell for each column, plain text or styled.
     """
     from rich.box import SIMPLE_HEAD
@@ -27,12 +28,18 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
 
     from piqc_pipeline.report.fold import Folding
 
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for heading, side in columns.items():
-        table.add_column(heading, justify=side, no_wrap=side == "right")
+        if side == "right":
+            broken = heading if "\n" in heading else heading.replace(" ", "\n")
+            table.add_column(broken, justify=side, no_wrap=True)
+        else:
+            table.add_column(heading, min_width=max(map(len, heading.split())))
     for row in rows:
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
         sides = columns.values()
         table.add_row(*(Folding(cell) if side == "left" else cell for cell, side in zip(cells, sides, strict=True)))
     known = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    Console(markup=False, highlight=False, width=None if known else WIDTH_IN_A_PIPE).print(table)
+    console = Console(markup=False, highlight=False, width=None if known else WIDTH_IN_A_PIPE)
+    console.print(Text(title))
+    console.print(table)

@@ -21,3 +21,14 @@ def test_markup_in_a_name_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])  # type: ignore[arg-type]
     shown = capsys.readouterr().out
     assert "[red]load" in shown and "a[/b]" in shown
+
+
+def test_headings_break_so_that_nothing_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    columns = {"Workload": "left", "Prophet alone": "right", "same time yesterday": "right", "accepted": "left"}
+    print_table("MAE of 30-minute forecasts, points", columns, [["codellama-34b", "3.75", "0.06", "no"]])  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert "…" not in shown and all(word in shown for word in ("Workload", "yesterday", "accepted", "codellama-34b"))
+    assert shown.startswith("MAE of 30-minute forecasts, points\n")
