@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 
 from piqc_pipeline.history.points import Window
-from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES
+from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES, SAME_REQUESTS
 from piqc_pipeline.prometheus.answers import Matrix
 from piqc_pipeline.prometheus.client import PrometheusClient
 
@@ -97,8 +97,8 @@ class DayQuestions:
 
     def _engines(self, metrics: tuple[str, ...], function: str) -> list[Answer]:
         by = "namespace, pod, exported_namespace, exported_pod"
-        known = [name for name in metrics if name in self._names]
-        return [self._range(f"sum by ({by}) ({function}({name}{self._width}))") for name in known]
+        figures = {name: f"{function}({name}{self._width})" for name in metrics if name in self._names}
+        return [self._range(f"sum by ({by}) ({_once(name, figure)})") for name, figure in figures.items()]
 
     def _missing(self) -> list[Answer]:
         if READY not in self._names or REQUESTS not in self._names:
@@ -131,6 +131,11 @@ class DayQuestions:
 
     def _instant(self, promql: str) -> Answer:
         return self._pool.submit(self._client.query, promql, self._window.end - timedelta(milliseconds=1))
+
+
+def _once(name: str, figure: str) -> str:
+    """SGLang's ranks that work on the same requests may each export them; the largest counts."""
+    return f"max without ({', '.join(SAME_REQUESTS)}) ({figure})" if name.startswith("sglang") else figure
 
 
 def _as_pod(aggregate: str, expression: str) -> str:

@@ -120,6 +120,11 @@ def metrics() -> dict[str, list[GaugeSeries]]:
         "vllm:num_requests_waiting": [
             series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(24))
         ],
+        "sglang:num_running_reqs": [
+            # Two groups of two ranks; a group's ranks work on the same requests, one may lag.
+            series({"namespace": "llm", "pod": "ranks-0", "dp_rank": group, "tp_rank": rank}, constant(running))
+            for group, rank, running in [("0", "0", 30), ("0", "1", 29), ("1", "0", 10), ("1", "1", 10)]
+        ],
         "vllm:request_success_total": [
             series({"namespace": "llm", "pod": "serve-0", "container": "server"}, lambda i: 2.0 * i * STEP)
         ],
@@ -140,6 +145,7 @@ INVENTORY = (
     one("half", gpus_per_replica=1, replicas=2),
     one("twice", gpus_per_replica=1),
     one("mig", gpus_per_replica=1),
+    one("ranks", gpus_per_replica=4, max_num_seqs=100),
 )
 
 
@@ -200,6 +206,12 @@ def test_running_requests_against_their_limit_come_before_gpu_util(fetched: Fetc
     assert set(serve["censored"]) == {True}
     # Demand is 0.75 + backlog / (rate of a replica x 120 s) = 0.75 + 24 / (2 x 120) = 0.85.
     assert serve["demand_replicas"].to_list() == pytest.approx([0.85] * 12)
+
+
+def test_requests_that_several_ranks_of_an_engine_export_count_once(fetched: FetchedHistory) -> None:
+    ranks = of(fetched, "ranks")
+    assert set(ranks["signal"]) == {"requests_running/max_num_seqs"}
+    assert set(ranks["utilization"]) == {0.4}
 
 
 def test_a_pod_counts_from_the_moment_it_is_ready(fetched: FetchedHistory) -> None:
