@@ -27,6 +27,9 @@ BREAK_DAYS = 45.0
 LARGEST_DEMAND = 1e15
 """Values beyond it are a broken exporter (an unsigned wrap-around is 1.8e19), not load."""
 
+SMALLEST_DEMAND = 1e-50
+"""Values under it are zero: errors in percent of them would be infinite."""
+
 
 @dataclass(frozen=True)
 class DemandSeries:
@@ -112,7 +115,8 @@ def on_grid(
     """Points in any order become a series on an even grid.
 
     Negative, infinite and absurd values count as not measured; several points in one bucket are averaged; stamps
-    separated from the others by a silence of more than `BREAK_DAYS` are dropped (a clock that jumped). Each is noted.
+    separated from the others by a silence of more than `BREAK_DAYS` are dropped (a clock that jumped), as are points
+    without one. Each is noted.
 
     Args:
         workload: Id.
@@ -126,6 +130,8 @@ def on_grid(
     """
     notes: list[str] = []
     usable = np.isfinite(stamps_seconds)
+    if not usable.all():
+        notes.append(f"{int((~usable).sum())} samples without a time were dropped")
     order = np.argsort(np.where(usable, stamps_seconds, 0.0), kind="stable")[: len(stamps_seconds)]
     order = order[usable[order]]
     stamps, values = stamps_seconds[order].astype(np.float64), demand[order].astype(np.float64)
@@ -138,7 +144,7 @@ def on_grid(
     absurd = np.isfinite(values) & ((values < 0) | (values > LARGEST_DEMAND))
     if absurd.any():
         notes.append(f"{int(absurd.sum())} negative or absurd values count as not measured")
-    values = np.where(absurd | ~np.isfinite(values), np.nan, values)
+    values = np.where(absurd | ~np.isfinite(values), np.nan, np.where(values < SMALLEST_DEMAND, 0.0, values))
 
     kept = _longest_recent_run(stamps)
     if kept.stop - kept.start < len(stamps):
@@ -219,7 +225,7 @@ def series_from_trace(frame: "pl.DataFrame") -> list[DemandSeries]:
 
     Raises:
         KeyError: A column is missing; the message names it.
-        ValueError: `ts` holds no timestamps, or a series mixes units; the message says what.
+        ValueError: `ts` holds no timestamps, a row names no series, or a series mixes units; the message says what.
     """
     missing = {"ts", "series_id", "value"} - set(frame.columns)
     if missing:
@@ -227,6 +233,8 @@ def series_from_trace(frame: "pl.DataFrame") -> list[DemandSeries]:
     if not frame.schema["ts"].is_temporal():
         # Seconds or milliseconds of a plain number would be a guess.
         raise ValueError(f"column ts holds {frame.schema['ts']}; store timestamps (UTC) there")
+    if nameless := frame["series_id"].null_count():
+        raise ValueError(f"{nameless} of its {frame.height} rows have no series_id; name the series of each")
     result = []
     groups = frame.partition_by("series_id", as_dict=True, include_key=True)
     for (key,), rows in sorted(groups.items(), key=lambda item: str(item[0])):

@@ -21,7 +21,8 @@ def read_trace(path: Path) -> list[DemandSeries]:
     import polars as pl
 
     if not path.is_file():
-        raise TraceUnreadable(f"cannot read trace {path}: no such file")
+        why = "it is a folder; name one file of it" if path.is_dir() else "no such file"
+        raise TraceUnreadable(f"cannot read trace {path}: {why}")
     try:
         is_text = path.suffix.lower() in (".csv", ".txt")
         frame = pl.read_csv(path, try_parse_dates=True) if is_text else pl.read_parquet(path)
@@ -48,7 +49,8 @@ def read_trace(path: Path) -> list[DemandSeries]:
         raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
     if not any(np.isfinite(series.demand).any() for series in found):
         raise TraceUnreadable(
-            f"cannot read trace {path}: it holds no value that is a load (NaN, infinite and negative ones are none)"
+            f"cannot read trace {path}: it holds no value that is a load (text, NaN, infinite, absurd and negative "
+            "ones are none)"
         )
     return found
 

@@ -130,14 +130,16 @@ def train_one(
     series = series.until(now).last_days(policy.train_days)
     known = np.isfinite(series.demand)
     if not known.any():
-        raise ForecastError(f"no demand of {series.workload} was measured in the last {policy.train_days} days")
+        why = f"no demand of {series.workload} was measured in the last {policy.train_days} days"
+        raise ForecastError("; ".join((why, *series.notes)))
     newest = int(np.flatnonzero(known)[-1]) + 1
     series = series.until(series.start + timedelta(seconds=series.step_seconds * newest))
     card = data_card(series)
     grid = prepare(series, policy.calendar)
     hours = len(grid.values) * grid.step_seconds / 3600
     if known.sum() < LEAST_SAMPLES or hours < LEAST_HOURS:
-        reason = f"only {int(known.sum())} samples over {hours:.1f} h: the last value is all there is to go by"
+        samples = "1 sample" if known.sum() == 1 else f"{int(known.sum())} samples"
+        reason = f"only {samples} over {hours:.1f} h: the last value is all there is to go by"
         return Trained(fallback.plain_forecast(series, grid, now, policy, card, reason), None)
     if not grid.values.any():
         reason = (

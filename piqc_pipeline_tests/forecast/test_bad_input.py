@@ -91,10 +91,16 @@ def test_all_missing_is_named_and_nothing_is_forecast():
     assert "no demand" in candidate.failed[series.workload]
 
 
+def test_nothing_but_absurd_values_is_named_with_the_cause():
+    series = on_grid("c/ns/Deployment/web", STAMPS, np.full(len(WAVE), 1e300))
+    candidate = train([series], series.end, POLICY)
+    assert candidate.failed[series.workload].endswith("1008 negative or absurd values count as not measured")
+
+
 def test_one_sample_is_a_plain_fallback_that_is_never_accepted():
     series = SERIES["one sample"]
     entry = train([series], series.end, POLICY).workloads[series.workload]
-    assert not entry.accepted and entry.confidence == "low" and "low confidence: only 1 sample" in entry.reasons[0]
+    assert not entry.accepted and entry.confidence == "low" and "low confidence: only 1 sample over" in entry.reasons[0]
     assert entry.table.q50[0] == 2.0 and entry.table.peak_q90[0] == 3.0
 
 

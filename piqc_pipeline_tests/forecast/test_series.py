@@ -32,6 +32,16 @@ def test_negative_infinite_and_absurd_values_are_not_measured():
     assert any("negative or absurd" in note for note in series.notes)
 
 
+def test_samples_without_a_time_are_dropped_and_counted():
+    series = grid([0, np.nan, 10, np.nan], [1.0, 2.0, 3.0, 4.0])
+    assert series.demand.tolist() == [1.0, 3.0]
+    assert series.notes == ("2 samples without a time were dropped",)
+
+
+def test_values_too_small_for_arithmetic_are_zero():
+    assert grid([0, 5], [1e-310, 1e-9]).demand.tolist() == [0.0, 1e-9]
+
+
 @pytest.mark.parametrize("jump_days", [-20_000, 400, 20_000], ids=["clock at 1970", "a year ahead", "decades ahead"])
 def test_clock_jump_does_not_make_an_endless_grid(jump_days):
     minutes = [*range(0, 500, 5), jump_days * 1440]

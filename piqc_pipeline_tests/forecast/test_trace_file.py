@@ -32,6 +32,25 @@ def test_a_series_of_two_units_is_refused(tmp_path):
         read_trace(path)
 
 
+def test_rows_without_a_series_are_counted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("ts,series_id,value\n2025-01-06T00:00Z,a,1\n2025-01-06T00:10Z,,2\n")
+    with pytest.raises(TraceUnreadable, match="1 of its 2 rows have no series_id"):
+        read_trace(path)
+
+
+def test_text_in_place_of_load_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("ts,series_id,value\n2025-01-06T00:00Z,a,lots\n2025-01-06T00:10Z,a,more\n")
+    with pytest.raises(TraceUnreadable, match="no value that is a load .text, "):
+        read_trace(path)
+
+
+def test_a_folder_is_called_one(tmp_path):
+    with pytest.raises(TraceUnreadable, match="it is a folder"):
+        read_trace(tmp_path)
+
+
 def test_a_missing_trace_is_named(tmp_path):
     with pytest.raises(TraceUnreadable, match="no such file"):
         read_trace(tmp_path / "none.parquet")
