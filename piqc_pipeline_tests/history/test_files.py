@@ -151,6 +151,14 @@ def test_a_cut_off_parquet_file_is_one_sentence(tmp_path: Path) -> None:
         FileSource(whole).fetch(*YEAR, (), 300)
 
 
+def test_lists_in_place_of_numbers_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "load.parquet"
+    pl.DataFrame({"ds": [DAY], "y": [[1.0]]}).write_parquet(path)
+    with pytest.raises(HistoryFileUnreadable, match=r"cannot cast List type [^\n]*\); expected") as raised:
+        FileSource(path).fetch(*YEAR, (), 300)
+    assert "expression" not in str(raised.value)
+
+
 def test_nan_in_parquet_is_named_by_its_row(tmp_path: Path) -> None:
     path = tmp_path / "load.parquet"
     pl.DataFrame({"ds": [DAY, DAY + timedelta(minutes=5)], "y": [1.0, float("nan")]}).write_parquet(path)
