@@ -1,7 +1,7 @@
 """How is an API server reached and asked? Kubeconfig or service account, pages of lists, a reason for each failure.
 
 The official client finds the configuration and opens the connections; its typed models are not used (they cost 65
-times as much). What is asked for belongs to `listing.py`.
+times as much). What is asked for belongs to `listings.py`.
 """
 
 import contextlib

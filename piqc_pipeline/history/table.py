@@ -1,7 +1,7 @@
 """What may replace what in `gpu_utilization`? The interface of both stores and the rule they share.
 
 A window is replaced as a whole, yet an emptier answer never replaces fuller rows: Prometheus forgets, the table must
-not. How bytes reach a disk belongs to `store` and `lake`.
+not. How bytes reach a disk belongs to `duckdb_store` and `lake`.
 """
 
 from collections.abc import Sequence

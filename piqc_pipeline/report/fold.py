@@ -33,11 +33,6 @@ class Folding:
         return Measurement(widest, cell_len(self.text.plain)).with_maximum(options.max_width)
 
 
-def folding(text: str) -> Folding:
-    """A cell of a plain text."""
-    return Folding(Text(text))
-
-
 def _pieces(text: str, width: int) -> Iterator[str]:
     for piece in _PIECES.findall(text):
         yield from chop_cells(piece, width) if cell_len(piece.rstrip()) > width else [piece]
