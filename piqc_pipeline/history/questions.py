@@ -21,6 +21,7 @@ OWNED = {"kube_pod_owner": "pod, exported_pod", "kube_replicaset_owner": "replic
 SPECS = {"kube_deployment_spec_replicas": "deployment", "kube_statefulset_replicas": "statefulset"}
 """Metrics that tell the replicas wanted, and the label that names their workload."""
 SPARSE_SECONDS = 7200
+"""Twelve buckets a day tell how many samples a bucket usually has."""
 
 Answer = Future[Matrix]
 

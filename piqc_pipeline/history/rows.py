@@ -5,11 +5,13 @@ device without samples is missing, not idle: the seen ones stand for all from 80
 """
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from piqc_pipeline.facts.snapshot import Confidence
 from piqc_pipeline.history.capacity import with_work
 from piqc_pipeline.history.demand import MIN_DEVICE_COVERAGE, censored, corrected_demand
 from piqc_pipeline.history.devices import MIN_SIGNAL_SHARE, ReadyDevices, ready_devices
@@ -19,14 +21,14 @@ from piqc_pipeline.history.samples import conform
 from piqc_pipeline.history.signals import DEVICE_SIGNALS, RATE_SIGNAL, RUNNING_SIGNAL, TOKENS_SIGNAL
 
 ONE_POD_A_REPLICA = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "Pod", "Workload")
-SIGNALS = pl.Enum([RATE_SIGNAL, TOKENS_SIGNAL, RUNNING_SIGNAL, *(signal.name for signal in DEVICE_SIGNALS)])
-CONFIDENCES = pl.Enum(["high", "medium", "low"])
-FACTS_SCHEMA = {
+_SIGNALS = pl.Enum([RATE_SIGNAL, TOKENS_SIGNAL, RUNNING_SIGNAL, *(signal.name for signal in DEVICE_SIGNALS)])
+_CONFIDENCES = pl.Enum(get_args(Confidence))
+_WORKLOAD_SCHEMA = {
     "name": pl.String(),
     "cluster": pl.String(),
     **dict.fromkeys(("known_gpus", "usual_gpus", "pods_per_replica", "max_num_seqs", "capacity"), pl.Float64()),
-    "signal": SIGNALS,
-    "confidence": CONFIDENCES,
+    "signal": _SIGNALS,
+    "confidence": _CONFIDENCES,
 }
 
 
@@ -118,7 +120,7 @@ def _facts(
             "signal": [signal and signal.name for signal in signals],
             "confidence": [signal and signal.confidence for signal in signals],
         },
-        schema=FACTS_SCHEMA,
+        schema=_WORKLOAD_SCHEMA,
     )
     return facts.with_columns(pl.max_horizontal("known_gpus", "usual_gpus").alias("gpus_per_replica"))
 
@@ -154,11 +156,11 @@ def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
     by_tokens = pl.col("work")
     chosen = (
         pl.when(enough(by_rate))
-        .then(pl.lit(RATE_SIGNAL, SIGNALS))
+        .then(pl.lit(RATE_SIGNAL, _SIGNALS))
         .when(enough(by_tokens))
-        .then(pl.lit(TOKENS_SIGNAL, SIGNALS))
+        .then(pl.lit(TOKENS_SIGNAL, _SIGNALS))
         .when(enough(by_running))
-        .then(pl.lit(RUNNING_SIGNAL, SIGNALS))
+        .then(pl.lit(RUNNING_SIGNAL, _SIGNALS))
     )
     base = base.with_columns(chosen.otherwise(pl.col("signal")).alias("signal"))
     rate, tokens, running = (pl.col("signal") == name for name in (RATE_SIGNAL, TOKENS_SIGNAL, RUNNING_SIGNAL))
@@ -176,9 +178,9 @@ def _with_engine_signal(base: pl.DataFrame) -> pl.DataFrame:
         .alias("utilization"),
         (pl.col("busy") * scale).alias("busy_gpus"),
         pl.when(rate | tokens)
-        .then(pl.lit("high", CONFIDENCES))
+        .then(pl.lit("high", _CONFIDENCES))
         .when(running)
-        .then(pl.lit("medium", CONFIDENCES))
+        .then(pl.lit("medium", _CONFIDENCES))
         .otherwise(pl.col("confidence"))
         .alias("confidence"),
         (pl.col("samples_due") / share).round(0).cast(pl.Int64).alias("samples_expected"),

@@ -64,4 +64,6 @@ class Amd(PlainPlugin):
     def read_tool(self, output: str) -> Listing:
         """The GPUs that rocm-smi or amd-smi listed."""
         found = rocm_smi.read_json(output)
-        return found if found.readings else amd_smi.read_json(output) if '"gpu"' in output else found
+        if not found.readings and '"gpu"' in output:  # amd-smi's key of a GPU; rocm-smi calls them `card0`
+            return amd_smi.read_json(output)
+        return found

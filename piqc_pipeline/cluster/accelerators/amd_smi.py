@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from piqc_pipeline.cluster.accelerators.nvidia_smi import amount, number, percent
+from piqc_pipeline.cluster.accelerators.nvidia_smi import MAX_GPUS, amount, number, percent
 from piqc_pipeline.cluster.accelerators.plugin import Listing
 from piqc_pipeline.cluster.accelerators.rocm_smi import NO_WATTS
 from piqc_pipeline.cluster.redact import printable
@@ -19,7 +19,6 @@ _ASK = "{0} metric --usage --mem-usage --power --temperature --json && {0} stati
 COMMANDS = tuple(("sh", "-c", _ASK.format(path)) for path in ("amd-smi", "/opt/rocm/bin/amd-smi"))
 """`metric` names no product, and `static` has no figures that change."""
 
-MAX_GPUS = 64
 _MAX_STARTS = 100
 """Documents, and brackets in lines of warnings; an output with more is not of amd-smi."""
 _POWERS = ("socket_power", "current_socket_power", "average_socket_power")
