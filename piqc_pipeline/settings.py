@@ -34,6 +34,12 @@ def _zone(name: str) -> str:
     return name
 
 
+def _part_of_a_day(seconds: int) -> int:
+    if 86_400 % seconds:
+        raise ValueError("buckets must fill a day without a rest: take 60, 300, 600, 900, 1800 or 3600")
+    return seconds
+
+
 def prometheus_address(url: str) -> str:
     """The base address of a Prometheus, as given. Messages and manifests repeat it, so it holds no password.
 
@@ -101,7 +107,9 @@ class Settings(BaseSettings):
     allow_exec: bool = Field(True, description="Run nvidia-smi and the like inside pods.")
 
     # History
-    bucket_seconds: int = Field(300, ge=60, le=3600, description="Width of one history row, seconds.")
+    bucket_seconds: Annotated[int, AfterValidator(_part_of_a_day)] = Field(
+        300, ge=60, le=3600, description="Width of one history row, seconds; a day holds a whole number of them."
+    )
     history_start: Annotated[AwareDatetime, AfterValidator(_utc)] = Field(
         datetime(2025, 1, 1, tzinfo=UTC), description="First day that can be filled (UTC midnight)."
     )

@@ -46,6 +46,7 @@ def test_option_beats_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("SCALING_MODE", "yolo", id="an unknown mode"),
         pytest.param("WORKLOAD_TIMEZONE", "Mars/Base", id="an unknown zone"),
         pytest.param("PROMETHEUS_URL", "prometheus:9090", id="an address without its scheme"),
+        pytest.param("BUCKET_SECONDS", "420", id="a width that leaves a rest of the day"),
         pytest.param("PAIR_RATIO", ".5.5", id="not a ratio"),
         pytest.param("PAIR_RATIO", "1:2:3", id="a ratio of three"),
     ],
