@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 Side = Literal["left", "right"]
 WIDTH_IN_A_PIPE = 100
+"""Columns where there is no terminal and `COLUMNS` names none."""
 
 
 def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence["str | Text"]]) -> None:
@@ -17,8 +18,7 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
 
     Args:
         title: What the table shows.
-        columns: Heading and side of each column; a heading of figures breaks at its blanks, or where it
-            says.
+        columns: Heading and side of each column; a heading of figures breaks at its line breaks, else at its blanks.
         rows: A cell for each column, plain text or styled.
     """
     from rich.box import SIMPLE_HEAD

@@ -3,14 +3,14 @@
 import pytest
 from rich.text import Text
 
-from piqc_pipeline.cli.tables import print_table
+from piqc_pipeline.cli.tables import Side, print_table
 
-COLUMNS = {"workload": "left", "at\nUTC": "right", "median": "right"}
+COLUMNS: dict[str, Side] = {"workload": "left", "at\nUTC": "right", "median": "right"}
 
 
 def test_names_fold_and_figures_do_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    print_table("load", COLUMNS, [["demo/inference/Deployment/llama-70b", "11-30 21:35", Text("12.50", "bold")]])  # type: ignore[arg-type]
+    print_table("load", COLUMNS, [["demo/inference/Deployment/llama-70b", "11-30 21:35", Text("12.50", "bold")]])
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 40
     assert "11-30 21:35" in shown and "12.50" in shown and "demo/inference/\n" in shown.replace(" ", "\n")
@@ -18,7 +18,7 @@ def test_names_fold_and_figures_do_not(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 def test_markup_in_a_name_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])  # type: ignore[arg-type]
+    print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])
     shown = capsys.readouterr().out
     assert "[red]load" in shown and "a[/b]" in shown
 
@@ -27,8 +27,13 @@ def test_headings_break_so_that_nothing_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    columns = {"Workload": "left", "Prophet alone": "right", "same time yesterday": "right", "accepted": "left"}
-    print_table("MAE of 30-minute forecasts, points", columns, [["codellama-34b", "3.75", "0.06", "no"]])  # type: ignore[arg-type]
+    columns: dict[str, Side] = {
+        "Workload": "left",
+        "Prophet alone": "right",
+        "same time yesterday": "right",
+        "accepted": "left",
+    }
+    print_table("MAE of 30-minute forecasts, points", columns, [["codellama-34b", "3.75", "0.06", "no"]])
     shown = capsys.readouterr().out
     assert "…" not in shown and all(word in shown for word in ("Workload", "yesterday", "accepted", "codellama-34b"))
     assert shown.startswith("MAE of 30-minute forecasts, points\n")

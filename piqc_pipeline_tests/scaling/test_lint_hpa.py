@@ -2,11 +2,7 @@
 
 import pytest
 
-from piqc_pipeline_tests.scaling.lint_objects import (
-    HPA,
-    changed,
-    rules,
-)
+from piqc_pipeline_tests.scaling.lint_objects import HPA, changed, rules
 
 
 @pytest.mark.parametrize(

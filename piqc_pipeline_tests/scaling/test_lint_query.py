@@ -3,15 +3,7 @@
 import pytest
 import yaml
 
-from piqc_pipeline_tests.scaling.lint_objects import (
-    GOOD,
-    QUERY,
-    changed,
-    errors,
-    found_in,
-    prometheus,
-    rules,
-)
+from piqc_pipeline_tests.scaling.lint_objects import GOOD, QUERY, changed, errors, found_in, prometheus, rules
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,7 @@
 import pytest
 import yaml
 
-from piqc_pipeline_tests.scaling.lint_objects import (
-    GOOD,
-    LITERAL,
-    SPEC,
-    changed,
-    errors,
-    one_trigger,
-    rules,
-)
+from piqc_pipeline_tests.scaling.lint_objects import GOOD, LITERAL, SPEC, changed, errors, one_trigger, rules
 
 
 def test_beside_a_trigger_that_reaches_the_maximum_it_is_a_warning():
