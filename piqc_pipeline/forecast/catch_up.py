@@ -1,7 +1,7 @@
 """How does a living state take in many buckets at once? By one replay of them, in a few milliseconds for a whole day.
 
-`live.Live.observe` goes bucket by bucket, a millisecond each: right for one that has just come, slow for a predictor
-that was restarted hours after the training run.
+`live.Live.observe` goes bucket by bucket, half a millisecond or more each: right for one that has just come, slow for a
+predictor that was restarted hours after the training run.
 """
 
 from dataclasses import replace
