@@ -35,6 +35,9 @@ EXIT_UNKNOWN_PARTS = 3
 """A read failed or was refused; what could be read is reported."""
 EXIT_WASTE_ABOVE_LIMIT = 4
 
+MAX_SHOWN = 300
+"""Characters of others' words that a message repeats."""
+
 
 class PiqcError(Exception):
     """Something failed that the user can act on; the message says how."""
@@ -43,7 +46,7 @@ class PiqcError(Exception):
 
 
 class UsageError(PiqcError):
-    """Options or settings that cannot be meant."""
+    """Options, names or settings that cannot be meant."""
 
     exit_code = EXIT_USAGE
 
@@ -129,8 +132,13 @@ class OutputUnwritable(PiqcError):
 
 
 def one_line(error: Exception) -> str:
-    """A library's words as they fit into a sentence: on one line, of at most 300 characters."""
-    return " ".join(str(error).split())[:300]
+    """A library's words as they fit into a sentence: on one line, cut at `MAX_SHOWN`."""
+    return " ".join(str(error).split())[:MAX_SHOWN]
+
+
+def first_line(error: Exception) -> str:
+    """The first of a library's lines, cut at `MAX_SHOWN`: Polars adds hints for programmers in further ones."""
+    return str(error).strip().partition("\n")[0][:MAX_SHOWN]
 
 
 def no_folder(location: str) -> OutputUnwritable:

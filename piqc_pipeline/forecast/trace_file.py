@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from piqc_pipeline.errors import HistoryFileUnreadable, TraceUnreadable
+from piqc_pipeline.errors import HistoryFileUnreadable, TraceUnreadable, first_line
 from piqc_pipeline.forecast.series import DemandSeries, series_from_history, series_from_trace
 
 
@@ -28,7 +28,7 @@ def read_trace(path: Path) -> list[DemandSeries]:
         frame = pl.read_csv(path, try_parse_dates=True) if is_text else pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceUnreadable(
-            f"cannot read trace {path}: {str(error).splitlines()[0]}; it must be a Parquet or CSV file"
+            f"cannot read trace {path}: {first_line(error)}; it must be a Parquet or CSV file"
         ) from error
     names = set(frame.columns)
     try:
@@ -46,7 +46,7 @@ def read_trace(path: Path) -> list[DemandSeries]:
     except HistoryFileUnreadable as error:
         raise TraceUnreadable(str(error)) from error
     except (pl.exceptions.PolarsError, ValueError) as error:
-        raise TraceUnreadable(f"cannot read trace {path}: {str(error).splitlines()[0]}") from error
+        raise TraceUnreadable(f"cannot read trace {path}: {first_line(error)}") from error
     if not any(np.isfinite(series.demand).any() for series in found):
         raise TraceUnreadable(
             f"cannot read trace {path}: it holds no value that is a load (text, NaN, infinite, absurd and negative "

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from piqc_pipeline.errors import HistoryFileUnreadable
+from piqc_pipeline.errors import HistoryFileUnreadable, first_line
 
 NATIVE_FIGURES = (
     "utilization",
@@ -337,7 +337,6 @@ def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryFileUnreadable:
-    what = str(error).strip().partition("\n")[0]  # Polars adds hints for programmers in further lines
     return HistoryFileUnreadable(
-        f"cannot read {path}: it is cut off or no CSV or Parquet file ({what}); expected {FORMS}"
+        f"cannot read {path}: it is cut off or no CSV or Parquet file ({first_line(error)}); expected {FORMS}"
     )

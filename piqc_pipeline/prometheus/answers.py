@@ -13,13 +13,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from piqc_pipeline.errors import PrometheusError
+from piqc_pipeline.errors import MAX_SHOWN, PrometheusError
 from piqc_pipeline.prometheus.access import PrometheusAccess
 
 LONG_BYTES = 2**19
 """Results from here on are worth loading Polars for, which reads numbers in half the time and a fifth of the memory."""
-MAX_SHOWN = 300
-"""Characters of a server's own words that a message repeats."""
 SPLITTABLE = (
     "exceeded maximum resolution",
     "deadline exceeded",

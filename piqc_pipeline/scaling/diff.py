@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
-from piqc_pipeline.errors import ManifestInvalid
+from piqc_pipeline.errors import ManifestInvalid, one_line
 
 State = Literal["same", "changed", "missing", "unread"]
 DEFAULT_NAMESPACE = "default"
@@ -81,7 +81,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         body = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ManifestInvalid(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise ManifestInvalid(f"cannot read {path}: {one_line(error)}") from error
     if not isinstance(body, dict):
         raise ManifestInvalid(f"{path} is no YAML map; write the manifests again")
     return body
