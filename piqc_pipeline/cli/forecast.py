@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
-from piqc_pipeline.cli.tables import Side, print_table
+from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, HistoryError, UsageError
 
@@ -156,9 +156,6 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"workloads": rows, "failed": dict(candidate.failed)}, indent=2))
         return
-    from rich.console import Console
-    from rich.text import Text
-
     shown = []
     for row in rows:
         # Points need ready replicas, which a plain file of load has not; demand's own unit still tells.
@@ -176,17 +173,16 @@ def _show_candidate(candidate: "CandidateModel", output: str) -> None:
     columns |= {MODEL_LABELS[model]: "right" for model in COMPARED}
     title = "MAE of 30-minute forecasts over the last 24 h, points of utilization"
     print_table(title, {**columns, "coverage": "right"}, shown)
-    console = Console(width=None if sys.stdout.isatty() else 100)
     if not all(_in_points(row) for row in rows):
-        console.print("r: replicas, where it is not known how many were ready")
+        print_sentence("r: replicas, where it is not known how many were ready")
     for row in rows:
         reasons: Any = row["reasons"]
         if reasons:
-            console.print(Text(f"{row['workload']}: {'; '.join(reasons)}"))
+            print_sentence(f"{row['workload']}: {'; '.join(reasons)}")
         if row["drifted"]:
-            console.print(Text(f"{row['workload']} has drifted: {row['drift']}"))
+            print_sentence(f"{row['workload']} has drifted: {row['drift']}")
     for name, reason in candidate.failed.items():
-        console.print(Text(f"{name} has no forecast: {reason}"))
+        print_sentence(f"{name} has no forecast: {reason}")
 
 
 def _in_points(row: dict[str, Any]) -> bool:
@@ -219,9 +215,6 @@ def predict_command(workload: str | None, horizon: int, data_dir: Path | None, o
 
 
 def _show_predictions(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     units = ", ".join(sorted({row["unit"] for row in rows}))
     shown = []
     for row in rows:
@@ -232,10 +225,9 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
     columns: dict[str, Side] = {"workload": "left", "at (UTC)": "right", "median": "right", "q90": "right"}
     title = f"predicted load in {units}" if units else "predicted load"
     print_table(title, {**columns, "peak q90": "right", "accepted": "left"}, shown)
-    console = Console()
     for row in rows:
         if row["notes"]:
-            console.print(Text(f"{row['workload']}: {'; '.join(row['notes'])}"))
+            print_sentence(f"{row['workload']}: {'; '.join(row['notes'])}")
 
 
 @click.command(help="Score every forecast on a trace, rolling.")
@@ -292,11 +284,9 @@ def backtest_command(
 
 
 def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     scored = [result for result in results if result.skipped is None]
-    console = Console(width=None if sys.stdout.isatty() else 160)
     for label in scored[0].errors["ours"] if scored else ():
         models = list(scored[0].errors)
         shown = []
@@ -318,15 +308,14 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
         print_table(title, {"reference": "left", **columns}, ratios)
     for window, cover in summary.get("coverage_q90", {}).items():
         middle = "unknown" if cover["median"] is None else f"{cover['median']:.1%}"
-        console.print(
+        print_sentence(
             f"q90 of the {window} maximum: median coverage {middle}, {cover['within_88_92']} of "
             f"{summary['series']} series within 88-92 %, pinball "
-            f"{summary['pinball_q90_ratio_to_last'][window]} x last value",
-            highlight=False,
+            f"{summary['pinball_q90_ratio_to_last'][window]} x last value"
         )
     for result in results:
         if result.skipped is not None:
-            console.print(Text(f"{result.series_id}: skipped, {result.skipped}"))
+            print_sentence(f"{result.series_id}: skipped, {result.skipped}")
 
 
 @click.group(help="List promoted artifacts and roll back.", name="model")

@@ -11,7 +11,7 @@ import click
 
 from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.cli.number import Number
-from piqc_pipeline.cli.tables import Side, print_table
+from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
 
 if TYPE_CHECKING:
@@ -157,9 +157,6 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
 
         click.echo(json.dumps(fleet_json(fleet), indent=2, allow_nan=False))
         return
-    from rich.console import Console
-    from rich.text import Text
-
     from piqc_pipeline.scaling.plan import BINDING_WORDS
 
     rows, reasons = [], []
@@ -177,17 +174,16 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
             ]
         )
         why = step.explain if step and plan.accepted else "stays reactive: " + "; ".join(plan.reasons)
-        reasons.append(Text(f"{limits.namespace}/{limits.name}: {why}"))
+        reasons.append(f"{limits.namespace}/{limits.name}: {why}")
     columns: dict[str, Side] = {"workload": "left", "now": "right", "peak": "right", "at (UTC)": "right"}
     print_table(f"replicas of the next {hours:g} h", {**columns, "limits": "right", "decided by": "left"}, rows)
-    console = Console()
     for reason in reasons:
-        console.print(reason)
+        print_sentence(reason)
     for plan in fleet.plans:
         for short in plan.shortfalls:
-            console.print(Text(f"capacity shortfall: {short.explain}"))
+            print_sentence(f"capacity shortfall: {short.explain}")
         for warning in plan.limits.warnings:
-            console.print(Text(f"note: {warning}"))
+            print_sentence(f"note: {warning}")
 
 
 @click.command("replay")
@@ -281,11 +277,7 @@ _SCORES = ("GPU-h", "$", "min\n> 90 %", "runs\n> 10 min", "waiting min", "in ban
 
 
 def _show_replay(result: "ReplayResult") -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     right: Side = "right"
-    console = Console()
     for one in result.series:
         rows = [
             [
@@ -304,13 +296,13 @@ def _show_replay(result: "ReplayResult") -> None:
         title = f"{one.series}: {one.days} days, {one.least} to {one.most} replicas"
         print_table(title, {"policy": "left", **dict.fromkeys(_SCORES, right)}, rows)
         for note in one.notes:
-            console.print(Text(f"note: {note}"))
-        console.print(Text(f"in band achievable: {_share(one.achievable)}. {one.recommendation.why}\n"))
+            print_sentence(f"note: {note}")
+        print_sentence(f"in band achievable: {_share(one.achievable)}. {one.recommendation.why}\n")
     for name, figures in result.pooled.items():
         value, low, high = figures["value"], figures["low"], figures["high"]
         shown = "not defined" if value is None else f"{value:.2f}"
         span = "" if low is None or high is None else f" (95 % interval {low:.2f} to {high:.2f})"
-        console.print(Text(f"{name.replace('_', ' ')}: {shown}{span}"))
+        print_sentence(f"{name.replace('_', ' ')}: {shown}{span}")
 
 
 def _share(value: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 Side = Literal["left", "right"]
@@ -22,7 +23,6 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
         rows: A cell for each column, plain text or styled.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -39,7 +39,18 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
         sides = columns.values()
         table.add_row(*(Folding(cell) if side == "left" else cell for cell, side in zip(cells, sides, strict=True)))
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    console = Console(markup=False, highlight=False, width=None if known else WIDTH_IN_A_PIPE)
+    console = _console()
     console.print(Text(title))
     console.print(table)
+
+
+def print_sentence(text: str) -> None:
+    """Print a sentence beside a table: wrapped between words on a terminal, a line of its own in a pipe."""
+    _console().print(text, soft_wrap=not sys.stdout.isatty())
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return Console(markup=False, highlight=False, emoji=False, width=None if known else WIDTH_IN_A_PIPE)

@@ -3,7 +3,7 @@
 import pytest
 from rich.text import Text
 
-from piqc_pipeline.cli.tables import Side, print_table
+from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 
 COLUMNS: dict[str, Side] = {"workload": "left", "at\nUTC": "right", "median": "right"}
 
@@ -37,3 +37,12 @@ def test_headings_break_so_that_nothing_is_cut_off(
     shown = capsys.readouterr().out
     assert "…" not in shown and all(word in shown for word in ("Workload", "yesterday", "accepted", "codellama-34b"))
     assert shown.startswith("MAE of 30-minute forecasts, points\n")
+
+
+def test_a_sentence_in_a_pipe_stays_one_line_and_nothing_of_it_is_interpreted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    sentence = "c/ns/Deployment/chat: [bold]no[/b] forecast :key: " + "because nothing was measured " * 6
+    print_sentence(sentence)
+    assert capsys.readouterr().out == f"{sentence}\n"
