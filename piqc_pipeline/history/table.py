@@ -123,7 +123,8 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     """The frame in the table's form, or an error where it does not fit the window.
 
     Raises:
-        ValueError: The window is empty, a row lies outside it, or a bucket of a workload occurs twice.
+        ValueError: The window is empty, a row lies outside it or begins within a second, or a bucket of a workload
+            occurs twice.
     """
     if start >= end:
         raise ValueError(f"the window {start.isoformat()} to {end.isoformat()} is empty")
@@ -137,6 +138,9 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     if not outside.is_empty():
         row = outside.row(0, named=True)
         raise ValueError(f"a row of {row['ts'].isoformat()} lies outside {start.isoformat()} to {end.isoformat()}")
+    within = frame.filter(pl.col("ts").dt.microsecond() != 0)
+    if not within.is_empty():
+        raise ValueError(f"the bucket {within['ts'][0].isoformat()} does not begin at a whole second")
     if _in_order(frame):
         return frame
     frame = frame.sort(KEY)

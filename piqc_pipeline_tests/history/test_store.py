@@ -132,6 +132,12 @@ def test_a_doubled_bucket_is_refused(location: str) -> None:
         open_store(location).replace(DAY, NEXT_DAY, pl.concat([rows([0.1]), rows([0.1])]))
 
 
+def test_a_bucket_that_begins_within_a_second_is_refused_and_not_rounded_into_another(location: str) -> None:
+    with pytest.raises(ValueError, match=r"2025-01-06T23:59:59\.500000\+00:00 does not begin at a whole second"):
+        open_store(location).replace(DAY, NEXT_DAY, rows([0.1], start=NEXT_DAY - timedelta(milliseconds=500)))
+    assert open_store(location).read().is_empty()
+
+
 @pytest.mark.cli
 def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) -> None:
     path = tmp_path / "history.duckdb"
