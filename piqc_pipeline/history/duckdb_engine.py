@@ -39,7 +39,16 @@ class ArrowStream:
 
 
 def attach(location: str, *, read_only: bool, wait_seconds: float) -> duckdb.DuckDBPyConnection:
-    """A connection whose current database is the file; other processes that hold it are waited for."""
+    """A connection whose current database is the file; other processes that hold it are waited for.
+
+    Args:
+        location: Path of the file; made where it is missing, unless it is only read.
+        read_only: Other readers may hold the file at the same time.
+        wait_seconds: How long to wait for a process that shuts us out.
+
+    Raises:
+        duckdb.IOException: It is still held, is missing, or is no DuckDB file; see `explained`.
+    """
     deadline = time.monotonic() + wait_seconds
     pause = 0.02
     while True:

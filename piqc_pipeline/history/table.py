@@ -123,7 +123,7 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     """The frame in the table's form, or an error where it does not fit the window.
 
     Raises:
-        ValueError: The window is empty, a row lies outside it or begins within a second, or a bucket of a workload
+        ValueError: The window is empty, a row lies outside it or not at a whole second, or a bucket of a workload
             occurs twice.
     """
     if start >= end:
