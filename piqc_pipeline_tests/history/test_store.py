@@ -1,3 +1,6 @@
+import errno
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -138,6 +141,24 @@ def test_a_bucket_that_begins_within_a_second_is_refused_and_not_rounded_into_an
     assert open_store(location).read().is_empty()
 
 
+def test_an_infinite_figure_is_stored_as_unknown(location: str) -> None:
+    infinite = rows([0.1, 0.2]).with_columns(offered_rate=pl.Series([float("inf"), 3.0]))
+    open_store(location).replace(DAY, NEXT_DAY, infinite)
+    assert open_store(location).read()["offered_rate"].to_list() == [None, 3.0]
+
+
+def test_compacting_where_nothing_can_be_deleted_tells_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    (tmp_path / "history.duckdb").write_text("no database")
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(HistoryError, match="is no DuckDB file"):
+        DuckDbStore(str(tmp_path / "history.duckdb")).compact()
+
+
 @pytest.mark.cli
 def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) -> None:
     path = tmp_path / "history.duckdb"
@@ -235,6 +256,12 @@ def test_a_file_of_the_third_schema_migrates_without_loss(tmp_path: Path) -> Non
     assert store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10)).equals(frame[1:2])
     told = store.query("SELECT ts, samples_seen FROM gpu_utilization WHERE ts >= TIMESTAMP '2025-01-06 00:05'")
     assert told.rows() == [(DAY.replace(tzinfo=None) + timedelta(minutes=5 * n), 139) for n in (1, 2)]
+
+
+def test_steps_that_files_may_have_gone_never_change() -> None:
+    # They are made from today's columns: before a column is added, write those of the older steps out.
+    digest = hashlib.sha256(json.dumps(MIGRATIONS[:4]).encode()).hexdigest()
+    assert digest == "928b55c1773aad698b60fefc1ecd9c4c4b3dde66b5323a8264d271750a88d057"
 
 
 def test_how_columns_are_stored_outlives_compacting(tmp_path: Path) -> None:
