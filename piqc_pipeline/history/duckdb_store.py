@@ -7,7 +7,7 @@ and shuts out all others meanwhile, so a file is attached for one transaction an
 import itertools
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,8 @@ class DuckDbStore:
                 # Still holding the lock on the old file: no other process can write to it in between.
                 fresh.replace(self._path)
         finally:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only folder has its own sentence by now
+                fresh.unlink(missing_ok=True)
 
     def _read(self, statement: str, values: list[Any], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         if not self._path.exists():

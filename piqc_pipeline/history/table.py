@@ -128,7 +128,10 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     """
     if start >= end:
         raise ValueError(f"the window {start.isoformat()} to {end.isoformat()} is empty")
-    if frame.schema != HISTORY_SCHEMA or frame.select(pl.any_horizontal(pl.col(pl.Float64).is_nan().any())).item():
+    if (
+        frame.schema != HISTORY_SCHEMA
+        or frame.select(pl.any_horizontal((~pl.col(pl.Float64).is_finite()).any())).item()
+    ):
         frame = conform(frame)
     if frame.is_empty():
         return frame
