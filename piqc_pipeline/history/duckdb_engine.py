@@ -123,8 +123,9 @@ def explained(error: Exception, location: str) -> Exception:
         return StoreTooNew(f"{location} was written by a newer DuckDB: update piqc ({text})")
     if "corrupt" in text.lower() or "checksum" in text.lower():
         return HistoryError(f"{location} is damaged ({text}): restore a copy, or fill a new file again")
+    cause = text.rpartition("Original error: ")[2]  # DuckDB's advice to reattach the file is followed already
     return OutputUnwritable(
-        f"cannot write {location}: {text}; free space or make its folder writable, what was stored is untouched"
+        f"cannot write {location}: {cause}; free space or make its folder writable, what was stored is untouched"
     )
 
 

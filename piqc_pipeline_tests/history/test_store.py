@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
+from piqc_pipeline.history.duckdb_engine import explained
 from piqc_pipeline.history.duckdb_store import DuckDbStore
 from piqc_pipeline.history.schema import MIGRATIONS
 from piqc_pipeline.history.store import open_store
@@ -157,6 +158,17 @@ def test_compacting_where_nothing_can_be_deleted_tells_what_failed(
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(HistoryError, match="is no DuckDB file"):
         DuckDbStore(str(tmp_path / "history.duckdb")).compact()
+
+
+def test_a_full_disk_is_told_without_the_advice_that_duckdb_has_for_programs() -> None:
+    told = duckdb.IOException(
+        'IO Error: Database "store5" has been invalidated because checkpointing failed. Detach and reattach it before '
+        'using it again. Original error: Could not write file "h.duckdb.wal": No space left on device'
+    )
+    assert str(explained(told, "h.duckdb")) == (
+        'cannot write h.duckdb: Could not write file "h.duckdb.wal": No space left on device; '
+        "free space or make its folder writable, what was stored is untouched"
+    )
 
 
 @pytest.mark.cli
