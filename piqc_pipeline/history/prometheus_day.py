@@ -153,11 +153,11 @@ class PrometheusDay:
         asked = {number: self._asked.samples(name, dict(_key(labels[number]))) for number in series[:MAX_REREAD_SERIES]}
         for number, answer in asked.items():
             raw = self._read(answer)
-            buckets = ((raw.times - self._window.start.timestamp()) // self._window.bucket_seconds).astype(np.int64)
+            buckets = (raw.times - self._window.start.timestamp()) // self._window.bucket_seconds
             wanted = np.isin(buckets, spoilt.buckets[spoilt.series == number]) & _possible(raw.values / scale)
             again, entry = np.unique(buckets[wanted], return_inverse=True)
             means = np.bincount(entry, raw.values[wanted] / scale) / np.bincount(entry)
-            parts.append(Points(np.full(len(again), number), again, means))
+            parts.append(Points(np.full(len(again), number), again.astype(np.int64), means))
         return Points(
             np.concatenate([part.series for part in parts]),
             np.concatenate([part.buckets for part in parts]),
@@ -182,9 +182,10 @@ class PrometheusDay:
         numbers = Numbering().of(map(_key, matrix.labels))
         labels = list(dict(zip(numbers.tolist(), matrix.labels, strict=True)).values())
         width = self._window.bucket_seconds
-        ends = (matrix.times - (self._window.start.timestamp() + width - 0.001)) / width
-        points = Points(np.repeat(numbers, matrix.lengths), np.rint(ends).astype(np.int64), matrix.values)
-        return labels, points.at((points.buckets >= 0) & (points.buckets < self._window.buckets))
+        buckets = np.rint((matrix.times - (self._window.start.timestamp() + width - 0.001)) / width)
+        within = (buckets >= 0) & (buckets < self._window.buckets)
+        numbered = np.where(within, buckets, 0).astype(np.int64)
+        return labels, Points(np.repeat(numbers, matrix.lengths), numbered, matrix.values).at(within)
 
     def _moments(self, points: Points) -> Numbers:
         return points.series * self._window.buckets + points.buckets

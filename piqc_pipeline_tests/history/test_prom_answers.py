@@ -50,9 +50,14 @@ Gauge = tuple[dict[str, str], str]
 
 
 def fetched(
-    series: list[Gauge], *, inventory: tuple[WorkloadInventory, ...] = (OWNER,), asked: Any = None, **answer: Any
+    series: list[Gauge],
+    *,
+    inventory: tuple[WorkloadInventory, ...] = (OWNER,),
+    asked: Any = None,
+    stray_times: tuple[float, ...] = (),
+    **answer: Any,
 ) -> FetchedHistory:
-    """An hour from a server whose gauges have these values throughout."""
+    """An hour from a server whose gauges have these values throughout, and at times that nobody asked for."""
     asked = [] if asked is None else asked
     metrics = sorted({labels.get("__name__", GPU_UTIL) for labels, _ in series} or {GPU_UTIL})
 
@@ -64,13 +69,13 @@ def fetched(
         own = [(labels, value) for labels, value in series if labels.get("__name__", GPU_UTIL) in form["query"]]
         if form["query"].startswith("count_over_time"):
             counts = [] if "<" in form["query"] else own
-            result = [{"metric": labels, "values": [[float(form["start"]), "10"]]} for labels, _ in counts]
+            result: list[Any] = [{"metric": labels, "values": [[float(form["start"]), "10"]]} for labels, _ in counts]
         elif form["query"].endswith("s]"):
             result = [{"metric": labels, "values": [[DAY.timestamp(), value]]} for labels, value in own]
         elif request.url.path.endswith("/query"):
             result = [{"metric": labels, "value": [float(form["time"]), "10"]} for labels, _ in own]
         else:
-            stamps = [float(form["start"]) + 300 * i for i in range(12)]
+            stamps = [*(float(form["start"]) + 300 * i for i in range(12)), *stray_times]
             result = [{"metric": labels, "values": [[at, value] for at in stamps]} for labels, value in own]
         return httpx.Response(
             200, json={"status": "success", "data": {"resultType": "matrix", "result": result}, **answer}
@@ -94,6 +99,12 @@ def test_a_gpu_without_any_pod_label_belongs_to_nobody() -> None:
 
 def test_no_series_is_no_row() -> None:
     assert fetched([]).frame.is_empty()
+
+
+@pytest.mark.parametrize("stray", [-5.0, 1e18, 1e300, -1e300])
+def test_times_outside_the_window_change_nothing(stray: float) -> None:
+    series = [({**HELD, "UUID": "GPU-0"}, "50")]
+    assert fetched(series, stray_times=(stray,)).frame.equals(fetched(series).frame)
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "9.223372036854776e+18"])
