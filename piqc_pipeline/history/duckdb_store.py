@@ -125,7 +125,8 @@ class DuckDbStore:
             raise HistoryError(f"there is no history at {self.location}: fill it with `piqc history import` or Dagster")
         with self._lock, self._connected(read_only=True) as connection:
             try:
-                return pl.DataFrame(connection.sql(sql))
+                # Cast here and not in the view, where 26 million times would cost a tenth of a second.
+                return pl.DataFrame(connection.sql(sql)).cast({pl.Datetime("ms"): pl.Datetime("us")})
             except duckdb.Error as error:
                 raise HistoryError(f"cannot answer the query on {self.location}: {one_line(error)}") from error
 

@@ -150,7 +150,6 @@ def view(signals: pl.DataFrame) -> str:
         for name in ("signal", "confidence", "source")
     }
     told = {
-        "ts": "b.ts::TIMESTAMP AS ts",
         **{name: f'w."{name}"' for name in WORKLOADS_SCHEMA},
         **{name: f"({values})[b.signal_id + 1] AS {name}" for name, values in lists.items()},
     }

@@ -267,6 +267,7 @@ def test_a_file_of_the_third_schema_migrates_without_loss(tmp_path: Path) -> Non
     assert store.read().equals(frame)
     assert store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10)).equals(frame[1:2])
     told = store.query("SELECT ts, samples_seen FROM gpu_utilization WHERE ts >= TIMESTAMP '2025-01-06 00:05'")
+    assert told.schema["ts"] == pl.Datetime("us")
     assert told.rows() == [(DAY.replace(tzinfo=None) + timedelta(minutes=5 * n), 139) for n in (1, 2)]
 
 
