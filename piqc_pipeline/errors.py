@@ -131,7 +131,7 @@ class OutputUnwritable(PiqcError):
     """A result cannot be written; what was stored before is untouched."""
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: Exception | str) -> str:
     """A library's words as they fit into a sentence: on one line, cut at `MAX_SHOWN`."""
     return " ".join(str(error).split())[:MAX_SHOWN]
 

@@ -110,20 +110,20 @@ def explained(error: Exception, location: str) -> Exception:
     """What a failure at a file is told to the user as."""
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return no_folder(location)
-    text = one_line(error)
-    holder = re.search(r"lock is held in (.+?) \(PID (\d+)\)", text)
-    if holder or "set lock on file" in text:
+    said, text = str(error), one_line(error)
+    holder = re.search(r"lock is held in (.+?) \(PID (\d+)\)", said)
+    if holder or "set lock on file" in said:
         who = f"process {holder[2]} ({holder[1]})" if holder else "another process"
         return StoreLocked(
             f"cannot open {location}: {who} holds it; close that program, or wait until its run ends and try again"
         )
-    if "not a valid DuckDB database" in text:
+    if "not a valid DuckDB database" in said:
         return HistoryError(f"{location} is no DuckDB file: name another file with PIQC_HISTORY_STORE")
-    if re.search(r"serializ|storage version|newer version", text, re.IGNORECASE):
+    if re.search(r"serializ|storage version|newer version", said, re.IGNORECASE):
         return StoreTooNew(f"{location} was written by a newer DuckDB: update piqc ({text})")
-    if "corrupt" in text.lower() or "checksum" in text.lower():
+    if "corrupt" in said.lower() or "checksum" in said.lower():
         return HistoryError(f"{location} is damaged ({text}): restore a copy, or fill a new file again")
-    cause = text.rpartition("Original error: ")[2]  # DuckDB's advice to reattach the file is followed already
+    cause = one_line(said.rpartition("Original error: ")[2])  # DuckDB's advice to reattach the file is followed already
     return OutputUnwritable(
         f"cannot write {location}: {cause}; free space or make its folder writable, what was stored is untouched"
     )

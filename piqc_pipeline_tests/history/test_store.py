@@ -271,6 +271,14 @@ def test_a_file_of_the_third_schema_migrates_without_loss(tmp_path: Path) -> Non
     assert told.rows() == [(DAY.replace(tzinfo=None) + timedelta(minutes=5 * n), 139) for n in (1, 2)]
 
 
+def test_what_a_failure_means_is_read_behind_a_long_path_too() -> None:
+    place = "deep/" * 80 + "history.duckdb"
+    held = f'Could not set lock on file "{place}": Conflicting lock is held in /usr/bin/python3.11 (PID 4711)'
+    assert "process 4711 (/usr/bin/python3.11) holds it" in str(explained(duckdb.IOException(held), place))
+    foreign = f'The file "{place}" exists, but it is not a valid DuckDB database file!'
+    assert "is no DuckDB file" in str(explained(duckdb.IOException(foreign), place))
+
+
 def test_steps_that_files_may_have_gone_never_change() -> None:
     # They are made from today's columns: before a column is added, write those of the older steps out.
     digest = hashlib.sha256(json.dumps(MIGRATIONS[:4]).encode()).hexdigest()
