@@ -5,12 +5,11 @@ A cell is a bucket of a workload; its number is the workload's times the buckets
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from piqc_pipeline.history.points import DaySamples, DeviceSamples, Numbering, Numbers, Points, Samples
+from piqc_pipeline.history.points import DaySamples, DeviceSamples, Entries, Numbering, Numbers, Points, Samples
 
 MIN_SIGNAL_SHARE = 0.8
 """A better signal is taken when it has at least this share of the points of the most complete one."""
@@ -21,7 +20,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class DevicePoints:
+class DevicePoints(Entries):
     """One entry a device and bucket: numbers of workload, pod, device and bucket, and what was seen there."""
 
     workloads: Numbers
@@ -32,12 +31,6 @@ class DevicePoints:
     gpus: NDArray[np.float64]
     seen: Numbers
     expected: Numbers
-
-    def at(self, kept: NDArray[Any]) -> "DevicePoints":
-        """The entries at these positions, or for which it is true."""
-        if kept.dtype == np.bool_ and kept.all():
-            return self
-        return DevicePoints(*(getattr(self, field.name)[kept] for field in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ Whose they are and what they mean is said by series, because 288,000 points of a
 """
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,18 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Points:
+class Entries:
+    """Arrays of one length, an entry at each position of all."""
+
+    def at(self, kept: NDArray[Any]) -> Self:
+        """Those at these positions, or for which it is true."""
+        if kept.dtype == np.bool_ and kept.all():
+            return self
+        return type(self)(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Points(Entries):
     """Values in some buckets, all arrays of shape (points,).
 
     Attributes:
@@ -54,12 +65,6 @@ class Points:
     series: Numbers
     buckets: Numbers
     values: NDArray[np.float64]
-
-    def at(self, kept: NDArray[Any]) -> "Points":
-        """Those at these positions, or for which it is true."""
-        if kept.dtype == np.bool_ and kept.all():
-            return self
-        return Points(self.series[kept], self.buckets[kept], self.values[kept])
 
 
 @dataclass(frozen=True)
