@@ -188,9 +188,7 @@ def merged(
         force: Take the answer as it is, emptier or not.
         key: Columns that name a bucket, `ts` last; a store may have numbers in place of names.
     """
-    if force or stored.is_empty():
-        return incoming, Replaced(incoming.height, 0)
-    if takes_all(stored, incoming, key):
+    if force or stored.is_empty() or takes_all(stored, incoming, key):
         return incoming, Replaced(incoming.height, 0)
     stored, incoming, kept_days = _one_width_a_day(stored, incoming, key)
     both = pl.concat(
@@ -209,7 +207,7 @@ def merged(
         )
     fuller = winners.filter(pl.col("_new") == 0).join(incoming, on=key, how="semi").height
     if fuller:
-        warnings.append(_fuller_rows(fuller))
+        warnings.append(f"{fuller} stored rows are fuller than the answer and stay; --force takes the answer")
     if kept > fuller:
         warnings.append(f"{kept - fuller} stored rows are missing from the answer and stay; --force takes the answer")
     return winners.select(incoming.columns), Replaced(written, kept, tuple(warnings))
@@ -236,10 +234,6 @@ def takes_all(stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str] = KEY
     if stored.height != incoming.height or not all(stored[name].equals(incoming[name]) for name in same):
         return False
     return not (incoming.select(_fullness())["_full"] < stored.select(_fullness())["_full"]).any()
-
-
-def _fuller_rows(count: int) -> str:
-    return f"{count} stored rows are fuller than the answer and stay; --force takes the answer"
 
 
 def _fullness() -> pl.Expr:
