@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from piqc_pipeline.cluster.accelerators.nvidia_smi import MAX_GPUS, amount, number, percent
+from piqc_pipeline.cluster.accelerators.nvidia_smi import MAX_GPUS, amount, first, number, percent
 from piqc_pipeline.cluster.accelerators.plugin import Listing
-from piqc_pipeline.cluster.accelerators.rocm_smi import NO_WATTS
+from piqc_pipeline.cluster.accelerators.rocm_smi import watts
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.facts.snapshot import AcceleratorReading
 
@@ -62,12 +62,8 @@ def _reading(index: int, gpu: dict[str, Any]) -> AcceleratorReading:
         memory_bandwidth_pct=percent(_cell(gpu, "usage", "umc_activity")),
         memory_used_mib=amount(_cell(gpu, "mem_usage", "used_vram")),
         memory_total_mib=amount(_cell(gpu, "mem_usage", "total_vram")) or None,
-        power_watts=next(
-            (w for key in _POWERS if (w := amount(_cell(gpu, "power", key))) is not None and w < NO_WATTS), None
-        ),
-        temperature_celsius=next(
-            (c for key in _TEMPERATURES if (c := number(_cell(gpu, "temperature", key))) is not None), None
-        ),
+        power_watts=first(watts(_cell(gpu, "power", key)) for key in _POWERS),
+        temperature_celsius=first(number(_cell(gpu, "temperature", key)) for key in _TEMPERATURES),
         signal="gfx_activity",
         confidence="medium",
     )

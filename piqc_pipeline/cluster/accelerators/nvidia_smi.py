@@ -4,6 +4,7 @@ Cells such as `[N/A]`, `ERR!` or `[GPU is lost]` are unknown, not 0; under MIG u
 """
 
 import re
+from collections.abc import Iterable
 
 from piqc_pipeline.cluster.accelerators.plugin import Listing
 from piqc_pipeline.cluster.redact import printable
@@ -95,6 +96,11 @@ def amount(cell: str) -> float | None:
     """A cell's number where it is not negative."""
     value = number(cell)
     return value if value is not None and value >= 0 else None
+
+
+def first(values: Iterable[float | None]) -> float | None:
+    """The first that is known: releases of a tool name one figure differently."""
+    return next((value for value in values if value is not None), None)
 
 
 def percent(cell: str) -> float | None:

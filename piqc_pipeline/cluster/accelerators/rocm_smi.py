@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from piqc_pipeline.cluster.accelerators.nvidia_smi import amount, number, percent
+from piqc_pipeline.cluster.accelerators.nvidia_smi import amount, first, number, percent
 from piqc_pipeline.cluster.accelerators.plugin import Listing
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.facts.snapshot import AcceleratorReading
@@ -30,7 +30,10 @@ COMMANDS = (("rocm-smi", *_ARGUMENTS), ("/opt/rocm/bin/rocm-smi", *_ARGUMENTS))
 _CARD = re.compile(r"card([0-9]{1,3})")
 _RAW_ID = re.compile(r"0x[0-9a-fA-F]+")
 _MIB = 1024 * 1024
-NO_WATTS = 65535
+_NO_WATTS = 65535
+_MEMORY_BUSY = ("gpu memory read/write activity (%)", "gpu memory use (%)")
+_POWERS = ("average graphics package power (w)", "current socket graphics package power (w)")
+_TEMPERATURES = ("temperature (sensor edge) (c)", "temperature (sensor junction) (c)")
 _BYTES = re.compile(r"[0-9]{1,16}")
 
 
@@ -61,12 +64,12 @@ def _reading(index: str, card: dict[str, str]) -> AcceleratorReading:
         index=index,
         product=_name(card),
         utilization_pct=percent(card.get("gpu use (%)", "")),
-        memory_bandwidth_pct=_first_percent(card, "gpu memory read/write activity (%)", "gpu memory use (%)"),
+        memory_bandwidth_pct=first(percent(card.get(key, "")) for key in _MEMORY_BUSY),
         memory_used_mib=_mib(card.get("vram total used memory (b)", "")),
         memory_total_mib=_mib(card.get("vram total memory (b)", "")),
-        power_watts=_first(card, "average graphics package power (w)", "current socket graphics package power (w)"),
-        power_limit_watts=_first(card, "max graphics package power (w)"),
-        temperature_celsius=_temperature(card),
+        power_watts=first(watts(card.get(key, "")) for key in _POWERS),
+        power_limit_watts=watts(card.get("max graphics package power (w)", "")),
+        temperature_celsius=first(number(card.get(key, "")) for key in _TEMPERATURES),
         signal="GPU use (%)",
         confidence="medium",
     )
@@ -84,18 +87,7 @@ def _mib(text: str) -> float | None:
     return int(text) / _MIB if _BYTES.fullmatch(text) else None
 
 
-def _first(card: dict[str, str], *keys: str) -> float | None:
-    """The first of these cells that holds watts; 65535 is what the firmware writes where it has none."""
-    values = (amount(card.get(key, "")) for key in keys)
-    return next((value for value in values if value is not None and value < NO_WATTS), None)
-
-
-def _first_percent(card: dict[str, str], *keys: str) -> float | None:
-    """ROCm 6 renamed the share of time in which the memory was busy."""
-    return next((value for key in keys if (value := percent(card.get(key, ""))) is not None), None)
-
-
-def _temperature(card: dict[str, str]) -> float | None:
-    edge = number(card.get("temperature (sensor edge) (c)", ""))
-    hot = number(card.get("temperature (sensor junction) (c)", ""))
-    return edge if edge is not None else hot
+def watts(cell: str) -> float | None:
+    """A cell's watts; 65535 is what the firmware writes where it has none."""
+    value = amount(cell)
+    return value if value is not None and value < _NO_WATTS else None
