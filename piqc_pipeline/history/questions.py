@@ -9,9 +9,10 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 
 from piqc_pipeline.history.points import Window
-from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES, SAME_REQUESTS
+from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES
 from piqc_pipeline.prometheus.answers import Matrix
 from piqc_pipeline.prometheus.client import PrometheusClient
+from piqc_pipeline.prometheus.labels import SAME_REQUESTS
 
 READY, REQUESTS = "kube_pod_status_ready", "kube_pod_container_resource_requests"
 GPU_RESOURCES = "nvidia_com_.*|amd_com_gpu"

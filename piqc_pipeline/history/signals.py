@@ -49,9 +49,6 @@ ENGINE_COUNTERS = {
 }
 """Requests finished, tokens read and tokens written: `rate` is right for counters, and for them only."""
 
-SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "pid")
-"""Labels of SGLang's schedulers that work on the same requests (sgl-project/sglang#7597, #7720, #31896)."""
-
 RATE_SIGNAL = "offered_rate/capacity"
 TOKENS_SIGNAL = "tokens/capacity"
 RUNNING_SIGNAL = "requests_running/max_num_seqs"

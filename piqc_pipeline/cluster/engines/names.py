@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from piqc_pipeline.cluster.exposition import Page, Sample
+from piqc_pipeline.prometheus.labels import SAME_REQUESTS
 
 HISTOGRAMS = ("first_token", "per_token", "end_to_end", "prompt_tokens", "generation_tokens", "batch")
 """Fields of `Names` that are histograms."""
@@ -164,12 +165,6 @@ _FIGURE_LABELS = {
 """Metrics of Triton's TensorRT-LLM backend that hold several figures, told apart by a label."""
 
 
-_SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "pid")
-"""Labels of SGLang's schedulers that work on the same requests: each exports them where the server runs with
-`--enable-metrics-for-all-schedulers` (sgl-project/sglang#7597, #7720), or under context parallelism (#31896). Those of
-another `dp_rank` work on requests of their own."""
-
-
 def figures_of(page: Page) -> Page:
     """The page with each figure once: several in one metric are named apart, those of one request's ranks are one."""
     return _ranks_as_one(_named_apart(page))
@@ -182,7 +177,7 @@ def _ranks_as_one(page: Page) -> Page:
         if name.startswith("sglang") and len(samples) > 1 and any("tp_rank" in sample.labels for sample in samples):
             largest: dict[frozenset[tuple[str, str]], Sample] = {}
             for sample in sorted(samples, key=lambda one: (one.usable, one.value if one.usable else 0)):
-                largest[frozenset(item for item in sample.labels.items() if item[0] not in _SAME_REQUESTS)] = sample
+                largest[frozenset(item for item in sample.labels.items() if item[0] not in SAME_REQUESTS)] = sample
             merged[name] = list(largest.values())
     return Page({**page.samples, **merged}, page.malformed) if merged else page
 
