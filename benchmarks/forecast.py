@@ -116,7 +116,7 @@ def refreshes(series: DemandSeries) -> tuple[dict[str, Callable[[], object]], Ca
 
         def one() -> None:
             nonlocal live
-            until = refreshing.data_until(live)
+            until = live.until
             live = refreshing.observe(live, until, [next(fresh)], ahead)
             if with_table:
                 refreshing.refreshed(entry, live, until)

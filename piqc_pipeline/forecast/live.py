@@ -8,6 +8,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
@@ -101,6 +102,11 @@ class Live:
     def end(self) -> int:
         """Index of the first bucket that is not known yet."""
         return len(self.grid.values)
+
+    @property
+    def until(self) -> datetime:
+        """End of the newest bucket that is known, and start of the next (UTC)."""
+        return datetime.fromtimestamp(self.grid.start_seconds + self.end * self.grid.step_seconds, UTC)
 
     @cached_property
     def _simple(self) -> bool:

@@ -21,7 +21,7 @@ from piqc_pipeline.forecast.live import AHEAD_HOURS, Live
 from piqc_pipeline.forecast.model import WorkloadForecast
 from piqc_pipeline.forecast.series import LARGEST_DEMAND
 from piqc_pipeline.forecast.state import from_plain
-from piqc_pipeline.forecast.tabulate import packed_table_of, table_start
+from piqc_pipeline.forecast.tabulate import packed_table_of
 
 LONGEST_GAP_HOURS = 24.0
 """After a longer silence there is nothing to re-anchor on: the nightly forecast stands until it is trained again."""
@@ -37,11 +37,6 @@ def live_of(entry: WorkloadForecast) -> Live:
     if entry.state is None:
         raise ForecastError(f"the forecast of {entry.workload} has no state to refresh: {'; '.join(entry.reasons)}")
     return from_plain(entry.state)
-
-
-def data_until(live: Live) -> datetime:
-    """End of the newest bucket that the state knows (UTC)."""
-    return table_start(live)
 
 
 def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: int = 0) -> Live:
@@ -107,7 +102,7 @@ def refreshed(entry: WorkloadForecast, live: Live, now: datetime) -> WorkloadFor
     return replace(
         entry,
         issued_at=now,
-        data_until=data_until(live),
+        data_until=live.until,
         table=packed_table_of(live, steps, lead, entry.workload),
     )
 
@@ -121,4 +116,4 @@ def refresh(
     return refreshed(entry, observe(live, start, values, ahead), now)
 
 
-__all__ = ["Live", "data_until", "live_of", "observe", "refresh", "refreshed"]
+__all__ = ["Live", "live_of", "observe", "refresh", "refreshed"]

@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -27,18 +26,13 @@ DIGITS = 6
 def table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
     """The table from the newest bucket on, as it is kept: to six significant digits, 1,000 tables are small on disk."""
     columns = tidy(table_columns(live, steps, lead, workload))
-    return ForecastTable(table_start(live), live.grid.step_seconds, *(tuple(column) for column in columns.tolist()))
+    return ForecastTable(live.until, live.grid.step_seconds, *(tuple(column) for column in columns.tolist()))
 
 
 def packed_table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
     """The same in full, in arrays in place of tuples: a refresh makes thousands of numbers, a reader wants few."""
     columns: Any = [array("d", column.tobytes()) for column in table_columns(live, steps, lead, workload)]
-    return ForecastTable(table_start(live), live.grid.step_seconds, *columns)
-
-
-def table_start(live: Live) -> datetime:
-    """Start of the first bucket that is not known yet (UTC)."""
-    return datetime.fromtimestamp(live.grid.start_seconds + live.end * live.grid.step_seconds, UTC)
+    return ForecastTable(live.until, live.grid.step_seconds, *columns)
 
 
 def table_columns(live: Live, steps: int, lead: int, workload: str) -> Floats:

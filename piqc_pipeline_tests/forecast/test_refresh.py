@@ -61,7 +61,7 @@ def test_one_bucket_at_a_time_or_all_at_once_is_the_same(entry, demand):
     at_once = refreshing.observe(refreshing.live_of(entry), entry.data_until, fresh)
     one_by_one = refreshing.live_of(entry)
     for value in fresh:
-        one_by_one = refreshing.observe(one_by_one, refreshing.data_until(one_by_one), [value])
+        one_by_one = refreshing.observe(one_by_one, one_by_one.until, [value])
     assert (at_once.path(30) == one_by_one.path(30)).all()
 
 
@@ -97,9 +97,9 @@ def test_after_more_than_a_day_of_silence_it_asks_for_training(entry, late_hours
 
 def test_silence_told_bucket_by_bucket_counts_from_the_newest_demand(entry):
     live = refreshing.observe(refreshing.live_of(entry), entry.data_until, HOUR * 20)
-    live = refreshing.observe(live, refreshing.data_until(live), HOUR * 4)
+    live = refreshing.observe(live, live.until, HOUR * 4)
     with pytest.raises(ForecastError, match="no demand was measured"):
-        refreshing.observe(live, refreshing.data_until(live), [None])
+        refreshing.observe(live, live.until, [None])
 
 
 def test_a_day_of_silence_leaves_a_bounded_forecast(entry, demand):
@@ -133,7 +133,7 @@ def test_second_window_is_calibrated_as_the_first(entry, demand):
     at_once = refreshing.observe(live, entry.data_until, demand[begin:end].tolist())
     one_by_one = from_plain(to_plain(live))
     for value in demand[begin:end].tolist():
-        one_by_one = refreshing.observe(one_by_one, refreshing.data_until(one_by_one), [value])
+        one_by_one = refreshing.observe(one_by_one, one_by_one.until, [value])
     for found in (at_once, one_by_one):
         for miss, expected in zip(found.misses, played[end], strict=True):
             assert miss.level == pytest.approx(expected.level)
