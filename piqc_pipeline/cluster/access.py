@@ -66,7 +66,7 @@ def _row(verb: str, resource: str, need: Literal["required", "optional"], purpos
 def check(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Ask the API server about each; see `piqc_pipeline.cluster.check_access`."""
     from piqc_pipeline.cluster.kubernetes import connect, server_version
-    from piqc_pipeline.cluster.listing import served_groups
+    from piqc_pipeline.cluster.reader import served_groups
 
     server = connect(options)
     server_version(server)

@@ -13,7 +13,6 @@ from piqc_pipeline.cluster.attribution import attribute
 from piqc_pipeline.cluster.device_metrics import PodKey
 from piqc_pipeline.cluster.exporters import Exporters, find_exporters
 from piqc_pipeline.cluster.kubernetes import Deadline
-from piqc_pipeline.cluster.listing import ClusterObjects
 from piqc_pipeline.cluster.objects import LabelSelector, Meta, NodeObject, PodObject, instant
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.owners import Owner, Owners
@@ -21,6 +20,7 @@ from piqc_pipeline.cluster.probing import Prober, Question, Step, Told
 from piqc_pipeline.cluster.processors import allowed_cores, used_cores
 from piqc_pipeline.cluster.prometheus import Prometheus
 from piqc_pipeline.cluster.quotas import quotas
+from piqc_pipeline.cluster.reader import ClusterObjects
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import visible_devices
 from piqc_pipeline.cluster.requests import container_amounts, held, tolerations

@@ -1,6 +1,6 @@
 """Which lists does a scan read, and what is unknown where one cannot be read?
 
-How they are read belongs to `listing.py`.
+How they are read belongs to `reader.py`.
 """
 
 from dataclasses import dataclass

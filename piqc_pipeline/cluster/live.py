@@ -15,11 +15,11 @@ from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Reply, Target
 from piqc_pipeline.cluster.assembly import Assembly
 from piqc_pipeline.cluster.kubernetes import ApiServer, ReadFailed, Stopped, connect, server_version
-from piqc_pipeline.cluster.listing import Reader
 from piqc_pipeline.cluster.objects import LabelSelector
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.probing import Prober
 from piqc_pipeline.cluster.prometheus import Prometheus
+from piqc_pipeline.cluster.reader import Reader
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import Relevance
 from piqc_pipeline.cluster.selectors import parse_selector

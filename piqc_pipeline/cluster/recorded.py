@@ -22,10 +22,10 @@ from piqc_pipeline.cluster.assembly import Assembly
 from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.engines.runtime import Source
 from piqc_pipeline.cluster.kubernetes import Deadline
-from piqc_pipeline.cluster.listing import ClusterObjects
 from piqc_pipeline.cluster.listings import BY_KIND, CONTROLLERS
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.options import ScanOptions
+from piqc_pipeline.cluster.reader import ClusterObjects
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import Relevance
 from piqc_pipeline.cluster.selectors import parse_selector

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from piqc_pipeline.cluster.listing import ClusterObjects
 from piqc_pipeline.cluster.objects import PodObject
+from piqc_pipeline.cluster.reader import ClusterObjects
 from piqc_pipeline.cluster.redact import printable
 from piqc_pipeline.cluster.relevance import component_of
 from piqc_pipeline.cluster.surroundings import AutoscalerObject, MonitorObject, ServiceObject
