@@ -16,33 +16,30 @@ from piqc_pipeline.forecast.trace_file import read_trace
         pytest.param(
             "x.csv", b"ts,series_id,value\n2025-01-06T00:00:00Z,a,-5\n", "negative ones are none", id="negative"
         ),
+        pytest.param(
+            "t.csv",
+            b"ts,series_id,value,unit\n2025-01-06T00:00Z,a,1,percent\n2025-01-06T00:10Z,a,2,replicas\n",
+            "series a mixes the units percent and replicas",
+            id="a series of two units",
+        ),
+        pytest.param(
+            "t.csv",
+            b"ts,series_id,value\n2025-01-06T00:00Z,a,1\n2025-01-06T00:10Z,,2\n",
+            "1 of its 2 rows have no series_id",
+            id="rows without a series",
+        ),
+        pytest.param(
+            "t.csv",
+            b"ts,series_id,value\n2025-01-06T00:00Z,a,lots\n2025-01-06T00:10Z,a,more\n",
+            "no value that is a load .text, ",
+            id="text in place of load",
+        ),
     ],
 )
 def test_an_unreadable_trace_is_one_clear_sentence(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(TraceUnreadable, match=message):
-        read_trace(path)
-
-
-def test_a_series_of_two_units_is_refused(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("ts,series_id,value,unit\n2025-01-06T00:00Z,a,1,percent\n2025-01-06T00:10Z,a,2,replicas\n")
-    with pytest.raises(TraceUnreadable, match="series a mixes the units percent and replicas"):
-        read_trace(path)
-
-
-def test_rows_without_a_series_are_counted(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("ts,series_id,value\n2025-01-06T00:00Z,a,1\n2025-01-06T00:10Z,,2\n")
-    with pytest.raises(TraceUnreadable, match="1 of its 2 rows have no series_id"):
-        read_trace(path)
-
-
-def test_text_in_place_of_load_is_said(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("ts,series_id,value\n2025-01-06T00:00Z,a,lots\n2025-01-06T00:10Z,a,more\n")
-    with pytest.raises(TraceUnreadable, match="no value that is a load .text, "):
         read_trace(path)
 
 
