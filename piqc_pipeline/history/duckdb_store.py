@@ -18,18 +18,16 @@ import polars as pl
 
 from piqc_pipeline.errors import HistoryError, StoreTooNew, one_line
 from piqc_pipeline.history.duckdb_engine import ArrowStream, attach, detach, explained, fetch, insert
-from piqc_pipeline.history.samples import HISTORY_COLUMNS, HISTORY_SCHEMA, empty_history
+from piqc_pipeline.history.migrations import MIGRATIONS
+from piqc_pipeline.history.samples import HISTORY_SCHEMA, empty_history
 from piqc_pipeline.history.schema import (
     BUCKETS_KEY,
     BUCKETS_SCHEMA,
-    MIGRATIONS,
-    SIGNALS_SCHEMA,
-    WORKLOADS_SCHEMA,
+    SERIES_SCHEMA,
     coded,
     naive,
-    view,
+    named,
     where,
-    with_new_names,
 )
 from piqc_pipeline.history.table import (
     DECISIVE,
@@ -40,7 +38,6 @@ from piqc_pipeline.history.table import (
     as_schema,
     check_window,
     merged,
-    runs,
     takes_all,
 )
 
@@ -87,17 +84,20 @@ class DuckDbStore:
         window = [naive(start), naive(end)]
         within = "WHERE ts >= ? AND ts < ?"
         with self._transaction() as connection:
-            rows = _coded(connection, frame)
+            series = fetch(connection, "SELECT * FROM series", [], SERIES_SCHEMA)
+            rows, new = coded(frame, series)
             outcome = Replaced(rows.height, 0)
             # Usually a day is run again with other values: half of the columns tells.
-            telling = [*BUCKETS_KEY, *DECISIVE]
+            telling = [name for name in BUCKETS_SCHEMA if name in (*BUCKETS_KEY, *DECISIVE)]
             stored = _columns(connection, telling, within, window)
             if rows.select(telling).equals(stored) or not takes_all(stored, rows, BUCKETS_KEY):
                 others = [name for name in BUCKETS_SCHEMA if name not in telling]
                 stored = stored.hstack(_columns(connection, others, within, window)).select(list(BUCKETS_SCHEMA))
-                rows, outcome = merged(stored, rows, force=force, key=BUCKETS_KEY)
+                rows, outcome = _merged(stored, rows, pl.concat([series, new]), force=force)
                 if rows.equals(stored):
                     return outcome
+            if new.height:
+                insert(connection, "series", new)
             connection.execute(f"DELETE FROM buckets {within}", window)
             insert(connection, "buckets", rows)
         return outcome
@@ -110,14 +110,15 @@ class DuckDbStore:
             return empty_history()
         clause, values = where(start, end)
         with self._lock, self._connected(read_only=True) as connection:
-            names = fetch(connection, "SELECT * FROM workloads ORDER BY cluster, workload", [], WORKLOADS_SCHEMA)
-            if workloads is not None:
+            if workloads is None:
+                series = fetch(connection, "SELECT * FROM series", [], SERIES_SCHEMA)
+            else:
                 # Numbers first: a plain comparison lets DuckDB skip all row groups without the workload.
-                names = names.filter(pl.col("workload").is_in(workloads))
-                numbers = ", ".join(map(str, names["workload_id"])) or "NULL"
-                clause += (" AND " if clause else " WHERE ") + f"workload_id IN ({numbers})"
+                series = fetch(connection, "SELECT * FROM series WHERE workload IN ?", [workloads], SERIES_SCHEMA)
+                numbers = ", ".join(map(str, series["series_id"])) or "NULL"
+                clause += (" AND " if clause else " WHERE ") + f"series_id IN ({numbers})"
             rows = fetch(connection, f"SELECT * FROM buckets{clause}", values, BUCKETS_SCHEMA)
-            return _named(connection, rows, names)
+        return named(rows, series)
 
     def query(self, sql: str) -> pl.DataFrame:
         """The answer to a SELECT over the store's tables; their times are UTC without a zone."""
@@ -138,13 +139,14 @@ class DuckDbStore:
     def workloads(self, start: datetime | None = None, end: datetime | None = None) -> list[str]:
         """Ids of the workloads that have rows in `[start, end)`, sorted."""
         clause, values = where(start, end)
-        used = f"workload_id IN (SELECT DISTINCT workload_id FROM buckets{clause})"
-        statement = f"SELECT DISTINCT workload FROM workloads WHERE {used} ORDER BY 1"
+        used = f"series_id IN (SELECT DISTINCT series_id FROM buckets{clause})"
+        statement = f"SELECT DISTINCT workload FROM series WHERE {used} ORDER BY 1"
         return self._read(statement, values, {"workload": HISTORY_SCHEMA["workload"]})["workload"].to_list()
 
     def newest(self) -> datetime | None:
         """End of the newest bucket; None for an empty table."""
-        statement = "SELECT max(ts + to_seconds(step_seconds)) AS ts FROM buckets"
+        last = "SELECT series_id, max(ts) AS last FROM buckets GROUP BY series_id"
+        statement = f"SELECT max(last + to_seconds(step_seconds)) AS ts FROM ({last}) JOIN series USING (series_id)"
         rows = self._read(statement, [], {"ts": HISTORY_SCHEMA["ts"]})["ts"].to_list()
         newest: datetime | None = rows[0] if rows else None
         return newest
@@ -276,7 +278,6 @@ class DuckDbStore:
                 connection.execute(statement)
             connection.execute("DELETE FROM piqc_schema")
             connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
-            connection.execute(view(fetch(connection, "SELECT * FROM signals", [], SIGNALS_SCHEMA)))
             connection.execute("COMMIT")
         except BaseException:
             detach(connection)
@@ -297,27 +298,13 @@ def _columns(connection: duckdb.DuckDBPyConnection, names: list[str], clause: st
     return fetch(connection, f"SELECT {', '.join(names)} FROM buckets {clause}", values, schema)
 
 
-def _coded(connection: duckdb.DuckDBPyConnection, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with numbers in place of names; new names are stored."""
-    numbered = []
-    for table, schema in (("workloads", WORKLOADS_SCHEMA), ("signals", SIGNALS_SCHEMA)):
-        number, *names = schema
-        heads, run = runs(frame, names)
-        known = fetch(connection, f"SELECT * FROM {table}", [], schema)
-        new = with_new_names(known, heads)
-        if new.height:
-            insert(connection, table, new)
-            known = pl.concat([known, new])
-            if table == "signals":
-                connection.execute(view(known))
-        found = heads.join(known, on=names, how="left", nulls_equal=True, maintain_order="left")
-        numbered.append((found.select(number), run))
-    return coded(frame, numbered)
-
-
-def _named(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, workloads: pl.DataFrame) -> pl.DataFrame:
-    """Rows with names in place of numbers, sorted by time within each workload in the order of the names."""
-    signals = fetch(connection, "SELECT * FROM signals", [], SIGNALS_SCHEMA)
-    ranked = workloads.with_row_index("rank")
-    named = rows.join(ranked, on="workload_id").join(signals, on="signal_id").sort("rank", "ts")
-    return named.select(HISTORY_COLUMNS)
+def _merged(
+    stored: pl.DataFrame, rows: pl.DataFrame, series: pl.DataFrame, *, force: bool
+) -> tuple[pl.DataFrame, Replaced]:
+    """What `table.merged` leaves of two frames of `BUCKETS_SCHEMA`: a workload's series count as one."""
+    workloads = series.select(
+        "series_id", "step_seconds", pl.struct("cluster", "workload").rank("dense").alias("workload")
+    )
+    both = [frame.join(workloads, on="series_id", maintain_order="left") for frame in (stored, rows)]
+    winners, outcome = merged(*both, force=force, key=["workload", "ts"])
+    return winners.select(list(BUCKETS_SCHEMA)).sort(BUCKETS_KEY), outcome

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import numpy as np
 import polars as pl
 
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, TIMESTAMP, conform
 
 KEY = ["cluster", "workload", "ts"]
-DECISIVE = ("step_seconds", "utilization", "demand_replicas", "samples_seen", "samples_expected", "devices_seen")
-"""What decides whether a stored row or a new one stays, beside the key."""
+DECISIVE = ("utilization", "demand_replicas", "samples_seen", "samples_expected", "devices_seen")
+"""What decides whether a stored row or a new one stays, beside the key and the width of the bucket."""
 
 FACTS_SCHEMA: dict[str, pl.DataType] = {
     "cluster": pl.String(),
@@ -141,7 +142,7 @@ def check_window(start: datetime, end: datetime, frame: pl.DataFrame) -> pl.Data
     if not outside.is_empty():
         row = outside.row(0, named=True)
         raise ValueError(f"a row of {row['ts'].isoformat()} lies outside {start.isoformat()} to {end.isoformat()}")
-    within = frame.filter(pl.col("ts").dt.microsecond() != 0)
+    within = frame.filter(pl.col("ts").to_physical() % 1_000_000 != 0)
     if not within.is_empty():
         raise ValueError(f"the bucket {within['ts'][0].isoformat()} does not begin at a whole second")
     if _in_order(frame):
@@ -168,8 +169,10 @@ def runs(rows: pl.DataFrame, names: Sequence[str]) -> tuple[pl.DataFrame, pl.Ser
 
     Names come in runs of a day, so that a thousand of them are looked up and not 288,000.
     """
-    run = rows.select(pl.struct(names).rle_id().alias("run"))["run"]
-    return rows.select(names).filter((run != run.shift(1)).fill_null(True)), run
+    changes = rows.select(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in names)
+    starts = changes.with_row_index("row").filter((pl.col("row") == 0) | pl.any_horizontal(names))["row"].to_numpy()
+    lengths = np.diff(starts, append=rows.height)
+    return rows.select(names)[starts], pl.Series(np.repeat(np.arange(starts.size, dtype=np.int32), lengths))
 
 
 def merged(
@@ -188,7 +191,7 @@ def merged(
         force: Take the answer as it is, emptier or not.
         key: Columns that name a bucket, `ts` last; a store may have numbers in place of names.
     """
-    if force or stored.is_empty() or takes_all(stored, incoming, key):
+    if force or stored.is_empty() or takes_all(stored, incoming, [*key, "step_seconds"]):
         return incoming, Replaced(incoming.height, 0)
     stored, incoming, kept_days = _one_width_a_day(stored, incoming, key)
     both = pl.concat(
@@ -222,15 +225,14 @@ def joined_parts(rows: pl.DataFrame) -> pl.DataFrame:
     return fullest.unique(KEY, keep="last", maintain_order=True).drop("_full")
 
 
-def takes_all(stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str] = KEY) -> bool:
+def takes_all(stored: pl.DataFrame, incoming: pl.DataFrame, same: Sequence[str]) -> bool:
     """True where an answer has the buckets that are stored, none of them emptier: a day that is run again.
 
     Args:
-        stored: At least the key's columns and those of `DECISIVE`.
+        stored: At least the columns of `same` and `DECISIVE`.
         incoming: Rows of the answer, in the same order.
-        key: Columns that name a bucket.
+        same: Columns that name a bucket and tell its width.
     """
-    same = [*key, "step_seconds"]
     if stored.height != incoming.height or not all(stored[name].equals(incoming[name]) for name in same):
         return False
     return not (incoming.select(_fullness())["_full"] < stored.select(_fullness())["_full"]).any()

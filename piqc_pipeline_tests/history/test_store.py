@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
 from piqc_pipeline.history.duckdb_engine import explained
 from piqc_pipeline.history.duckdb_store import DuckDbStore
-from piqc_pipeline.history.schema import MIGRATIONS
+from piqc_pipeline.history.migrations import MIGRATIONS
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
@@ -226,49 +227,50 @@ def test_something_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text().startswith("ts,y")
 
 
-def test_a_file_of_the_first_schema_migrates_without_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_a_file_of_an_older_schema_migrates_without_loss(version: int, tmp_path: Path) -> None:
     path = str(tmp_path / "history.duckdb")
     frame = pl.concat(
         [
-            rows([0.1, 0.2], signal="a", confidence="low"),
-            rows([0.3, None], workload="prod/x/Deployment/other"),
-            rows([0.4], workload="west/x/Deployment/other", start=NEXT_DAY),
+            rows([0.1, 0.2], signal="it's", confidence="low", samples_seen=139, ready_replicas=2.5, gpus_per_replica=4),
+            rows([0.7], start=DAY + timedelta(hours=1), signal="it's", confidence="low", gpus_per_replica=8),
+            rows([0.3, None], workload="prod/x/Deployment/other", devices_seen=7),
+            rows([0.4], workload="west/x/Deployment/other", start=NEXT_DAY, step_seconds=600),
         ]
     )
     with duckdb.connect(path) as connection:
         for statement in MIGRATIONS[0]:
             connection.execute(statement)
-        connection.execute("CREATE TABLE piqc_schema AS SELECT 1 AS version")
         insert = f"INSERT INTO gpu_utilization VALUES ({', '.join('?' * frame.width)})"
         naive = frame.with_columns(pl.col("ts").dt.replace_time_zone(None))
         connection.executemany(insert, [list(row) for row in naive.rows()])
+        for statement in itertools.chain.from_iterable(MIGRATIONS[1:version]):
+            connection.execute(statement)
+        if version in (3, 4):
+            connection.execute("CREATE VIEW gpu_utilization AS SELECT * FROM buckets")
+        connection.execute(f"CREATE TABLE piqc_schema AS SELECT {version} AS version")
     store = DuckDbStore(path)
     assert store.read().equals(frame)
-    assert store.query("SELECT count(*) AS n FROM gpu_utilization")["n"].to_list() == [5]
-    store.replace(DAY, NEXT_DAY, rows([0.9], workload="prod/x/Deployment/new"))
-    assert store.read().height == 6
-
-
-def test_a_file_of_the_second_schema_migrates_and_its_view_knows_new_signals(tmp_path: Path) -> None:
-    path = str(tmp_path / "history.duckdb")
-    DuckDbStore(path, migrations=MIGRATIONS[:2]).replace(DAY, NEXT_DAY, rows([0.1], signal="it's"))
-    store = DuckDbStore(path)
-    store.replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.2], start=NEXT_DAY, signal="other"))
-    told = store.query("SELECT workload, utilization, signal FROM gpu_utilization ORDER BY ts").rows()
-    assert told == [("prod/inference/Deployment/chat", 0.1, "it's"), ("prod/inference/Deployment/chat", 0.2, "other")]
-    assert store.read()["signal"].to_list() == ["it's", "other"]
-
-
-def test_a_file_of_the_third_schema_migrates_without_loss(tmp_path: Path) -> None:
-    path = str(tmp_path / "history.duckdb")
-    frame = rows([0.1, None, 0.3], ready_replicas=2.5, wanted_replicas=3, devices_seen=7, samples_seen=139)
-    DuckDbStore(path, migrations=MIGRATIONS[:3]).replace(DAY, NEXT_DAY, frame)
-    store = DuckDbStore(path)
-    assert store.read().equals(frame)
-    assert store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10)).equals(frame[1:2])
-    told = store.query("SELECT ts, samples_seen FROM gpu_utilization WHERE ts >= TIMESTAMP '2025-01-06 00:05'")
+    told = store.query("SELECT * FROM gpu_utilization ORDER BY cluster, workload, ts")
     assert told.schema["ts"] == pl.Datetime("us")
-    assert told.rows() == [(DAY.replace(tzinfo=None) + timedelta(minutes=5 * n), 139) for n in (1, 2)]
+    assert told.with_columns(pl.col("ts").dt.replace_time_zone("UTC")).equals(frame)
+    assert store.read(DAY + timedelta(minutes=5), DAY + timedelta(minutes=10), [str(frame["workload"][0])]).equals(
+        frame[1:2]
+    )
+    store.replace(DAY, NEXT_DAY, rows([0.9], workload="prod/x/Deployment/new"))
+    assert store.read().height == 7
+
+
+def test_a_bucket_whose_series_changed_is_still_the_same_bucket(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "history.duckdb")
+    full = {"samples_seen": 10, "samples_expected": 10, "devices_seen": 4}
+    store.replace(DAY, NEXT_DAY, rows([0.1, 0.2], signal="DCGM_FI_DEV_GPU_UTIL", **full))
+    better = rows([0.3, 0.4], signal="DCGM_FI_PROF_GR_ENGINE_ACTIVE", **full)
+    assert store.replace(DAY, NEXT_DAY, better).rows_written == 2
+    assert store.read().equals(better)
+    emptier = rows([0.5, 0.6], signal="vllm:num_requests_running", **{**full, "samples_seen": 5})
+    assert store.replace(DAY, NEXT_DAY, emptier).rows_kept == 2
+    assert store.read().equals(better)
 
 
 def test_what_a_failure_means_is_read_behind_a_long_path_too() -> None:
@@ -280,9 +282,8 @@ def test_what_a_failure_means_is_read_behind_a_long_path_too() -> None:
 
 
 def test_steps_that_files_may_have_gone_never_change() -> None:
-    # They are made from today's columns: before a column is added, write those of the older steps out.
-    digest = hashlib.sha256(json.dumps(MIGRATIONS[:4]).encode()).hexdigest()
-    assert digest == "928b55c1773aad698b60fefc1ecd9c4c4b3dde66b5323a8264d271750a88d057"
+    digest = hashlib.sha256(json.dumps(MIGRATIONS[:5]).encode()).hexdigest()
+    assert digest == "644dd05d7ee5e2abe4db06abf462a32ddcddff13d7ac2aaa82999e3cf1784171"
 
 
 def test_how_columns_are_stored_outlives_compacting(tmp_path: Path) -> None:
