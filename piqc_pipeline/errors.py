@@ -5,7 +5,8 @@ Each message is the user's sentence: what failed, on what, what to do.
 ```
 PiqcError                        exit 1
 ├── UsageError                   exit 2  options, names or settings that cannot be meant
-│   └── NotConfigured                    no cluster or no history was named
+│   ├── NotConfigured                    no cluster or no history was named
+│   └── NamespacesMissing                none of the namespaces named exists
 ├── ClusterError
 │   ├── ClusterUnreachable               nobody answers, or a proxy does
 │   ├── CredentialsRefused               401
@@ -53,6 +54,10 @@ class UsageError(PiqcError):
 
 class NotConfigured(UsageError):
     """No cluster, or no history, was named; demo data are never taken by accident."""
+
+
+class NamespacesMissing(UsageError):
+    """None of the namespaces that were named exists in the cluster."""
 
 
 class ClusterError(PiqcError):

@@ -12,6 +12,7 @@ import click
 from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.cli.number import Number
 from piqc_pipeline.cli.tables import Side, print_sentence, print_table
+from piqc_pipeline.cli.workloads import named_namespaces
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +70,13 @@ def _given(**options: Any) -> dict[str, Any]:
 
 @click.command("plan")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of facts and model; else PIQC_DATA_DIR.")
-@click.option("-n", "--namespace", "namespaces", multiple=True, help="Plan workloads of this namespace; repeatable.")
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Plan workloads of this namespace; repeatable. It must have some.",
+)
 @click.option("--hours", type=Number(0.1, 48), default=6.0, show_default=True, help="How far to plan.")
 @_policy_options
 @click.option(
@@ -137,7 +144,7 @@ def plan_command(
     snapshot = read_snapshot(settings.data_dir / "facts" / "snapshot.json")
     horizon = timedelta(hours=max(hours, 24.0) if cron_floor else hours)
     fleet = plan_cluster(snapshot, artifact, policy, settings.clock(), load_prices(settings.prices_file), horizon)
-    fleet = fleet.within(namespaces) if namespaces else fleet
+    fleet = fleet.within(named_namespaces(namespaces)) if namespaces else fleet
     if folder is not None:
         options = options_from_settings(settings, snapshot.server_version, token_secret=token_secret)
         floors = cron_floors(fleet.plans, policy, settings.workload_timezone) if cron_floor else {}

@@ -16,7 +16,15 @@ import click
 from piqc_pipeline.cli.number import Number
 from piqc_pipeline.cli.scan_outputs import bundles, contribute, keep, save, say, show, write_bundles
 from piqc_pipeline.cli.scan_request import Request, dry_run, understand
-from piqc_pipeline.errors import EXIT_FAILED, EXIT_UNKNOWN_PARTS, EXIT_WASTE_ABOVE_LIMIT, ClusterError, UsageError
+from piqc_pipeline.cli.workloads import named_namespaces
+from piqc_pipeline.errors import (
+    EXIT_FAILED,
+    EXIT_UNKNOWN_PARTS,
+    EXIT_WASTE_ABOVE_LIMIT,
+    ClusterError,
+    NamespacesMissing,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from piqc_pipeline.cluster import Progress
@@ -59,7 +67,8 @@ def _debug_option(command: Any) -> Any:
     "--namespace",
     "namespaces",
     multiple=True,
-    help="Report workloads of this namespace; repeatable. Capacity stays cluster-wide.",
+    help="Report workloads of this namespace; repeatable. Capacity stays cluster-wide. One that does not exist is "
+    "told (exit 3), none that exists is an error (exit 2).",
 )
 @click.option("-l", "--selector", help="Report workloads whose pods match this label selector.")
 @click.option(
@@ -160,6 +169,7 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
 
     Raises:
         ClusterError: No context could be read.
+        NamespacesMissing: No cluster has any of the namespaces; some have them is no error, for the others.
     """
     from piqc_pipeline import cluster
     from piqc_pipeline.cluster.kubernetes import INTERRUPTED
@@ -172,6 +182,7 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
     end = time.monotonic() + request.options.deadline_seconds
     snapshots: list[ClusterSnapshot] = []
     failures: list[ClusterError] = []
+    missing: list[NamespacesMissing] = []
     contexts = cluster.list_contexts(request.options.kubeconfig)
     interrupted = False
     for context in contexts:
@@ -182,7 +193,11 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
         options = replace(request.options, context=context, deadline_seconds=left, cluster_name=None)
         try:
             with _progress() as progress:
-                snapshot = cluster.read_live(options, request.now, progress)
+                try:
+                    snapshot = cluster.read_live(options, request.now, progress)
+                except NamespacesMissing as error:
+                    missing.append(error)
+                    snapshot = cluster.read_live(replace(options, namespaces_expected=False), request.now, progress)
         except ClusterError as error:
             failures.append(error)
             snapshot = unread(context, str(error))
@@ -197,6 +212,8 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
         snapshots.append(snapshot)
     if failures and len(failures) == len(contexts):
         raise failures[0]
+    if missing and len(missing) == len(contexts):
+        raise missing[0]
     return snapshots
 
 
@@ -288,7 +305,7 @@ def test_connection_command(debug: bool, namespaces: tuple[str, ...], **given: A
     options = cluster.ScanOptions(
         kubeconfig=given["kubeconfig"] or settings.kubeconfig,
         context=given["context"] or settings.context,
-        namespaces=namespaces or settings.namespace_list(),
+        namespaces=named_namespaces(namespaces) or settings.namespace_list(),
         timeout_seconds=given["timeout"] or settings.request_timeout_seconds,
         mode=given["mode"],
     )

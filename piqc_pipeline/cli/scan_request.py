@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from piqc_pipeline.cli.scan_outputs import Outputs
+from piqc_pipeline.cli.workloads import named_namespaces
 from piqc_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,12 +96,11 @@ def _options(given: dict[str, Any], settings: "Settings") -> "ScanOptions":
     from piqc_pipeline.cluster import ScanOptions
     from piqc_pipeline.prometheus.access import access_from_settings
 
-    spaces = tuple(part.strip() for entry in given["namespaces"] for part in entry.split(",") if part.strip())
     runtime = given["collect_runtime"]
     return ScanOptions(
         kubeconfig=given["kubeconfig"] or settings.kubeconfig,
         context=given["context"] or settings.context,
-        namespaces=spaces or settings.namespace_list(),
+        namespaces=named_namespaces(given["namespaces"]) or settings.namespace_list(),
         selector=given["selector"],
         collect_runtime=settings.collect_runtime if runtime is None else runtime,
         allow_exec=settings.allow_exec and not given["no_exec"],

@@ -1,5 +1,6 @@
-"""Which workloads does the command line know, and what are they called for short?"""
+"""Which workloads and namespaces does the command line mean, and what are they called for short?"""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ def newest_row(store: "HistoryStore") -> str:
     """Words for a message that found no rows: where the newest one is, which may be old; nothing of an empty store."""
     newest = store.newest()
     return "" if newest is None else f" (its newest row ends {newest:%Y-%m-%d %H:%M} UTC)"
+
+
+def named_namespaces(given: Iterable[str]) -> tuple[str, ...]:
+    """Namespaces of a repeated `-n`, each of which may name several between commas."""
+    return tuple(part.strip() for entry in given for part in entry.split(",") if part.strip())
 
 
 def short_name(workload: str) -> str:

@@ -33,6 +33,7 @@ def read_live(options: ScanOptions, now: datetime, progress: Progress | None = N
         CredentialsRefused: The API server answered 401.
         NotConfigured: There is neither a kubeconfig nor a service account.
         UsageError: The options cannot be meant (an unknown context, a selector that does not parse).
+        NamespacesMissing: None of the namespaces in the options exists.
     """
     from piqc_pipeline.cluster.live import read
 
@@ -54,6 +55,7 @@ def read_dump(
 
     Raises:
         DumpUnreadable: The file is missing, empty, cut off or something else.
+        NamespacesMissing: It holds nothing of the namespaces in the options.
     """
     from piqc_pipeline.cluster.recorded import read
 
@@ -84,6 +86,7 @@ def check_access(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     Raises:
         ClusterUnreachable: Nobody answers at the API server's address, or something else does.
         CredentialsRefused: The API server answered 401.
+        NamespacesMissing: One of the namespaces in the options does not exist.
     """
     from piqc_pipeline.cluster.access import check
 

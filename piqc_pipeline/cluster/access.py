@@ -65,11 +65,15 @@ def _row(verb: str, resource: str, need: Literal["required", "optional"], purpos
 
 def check(options: ScanOptions) -> tuple[PermissionCheck, ...]:
     """Ask the API server about each; see `piqc_pipeline.cluster.check_access`."""
+    from piqc_pipeline.cluster import namespaces
     from piqc_pipeline.cluster.kubernetes import connect, server_version
     from piqc_pipeline.cluster.reader import served_groups
 
     server = connect(options)
     server_version(server)
+    names = namespaces.read_names(server) if options.namespaces else namespaces.Names(None)
+    for name in options.namespaces if names.known else ():
+        namespaces.check([name], names, frozenset(), f"the cluster {server.cluster_name} has")
     served = served_groups(server)
     rows = [_review(server, row) for row in needed(options) if _is_served(row, served)]
     pods_answer = all(row.allowed for row in rows if row.resource == "pods/proxy")

@@ -11,6 +11,7 @@ import msgspec
 import urllib3
 
 from piqc_pipeline.cluster import exec as pod_exec
+from piqc_pipeline.cluster import namespaces
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Reply, Target
 from piqc_pipeline.cluster.assembly import Assembly
@@ -76,6 +77,9 @@ def _read(
     if server.deadline.stop.is_set() and objects.nodes is None and objects.pods is None:
         raise KeyboardInterrupt
     assembly = Assembly(objects, options, registry, now)
+    if options.namespaces_expected:
+        where = f"the cluster {objects.cluster} has"
+        assembly.unknown += namespaces.check(options.namespaces, objects.namespaces, objects.seen_namespaces(), where)
     answers = LiveAnswers(server, options)
     assembly.place()
     assembly.describe(selector, answers)

@@ -17,6 +17,7 @@ class ScanOptions:
         kubeconfig: Kubeconfig file; else `KUBECONFIG` (several paths are merged), then `~/.kube/config`.
         context: Context of the kubeconfig; else its current one.
         namespaces: Namespaces whose workloads are reported; empty means all. Placement is read cluster-wide.
+        namespaces_expected: A cluster that has none of these namespaces is an error.
         selector: Label selector that pods of reported workloads must match, in kubectl's syntax.
         collect_runtime: Read the metrics of inference engines.
         allow_exec: Run nvidia-smi and the like inside pods.
@@ -33,6 +34,7 @@ class ScanOptions:
     kubeconfig: Path | None = None
     context: str | None = None
     namespaces: tuple[str, ...] = ()
+    namespaces_expected: bool = True
     selector: str | None = None
     collect_runtime: bool = True
     allow_exec: bool = True

@@ -27,6 +27,7 @@ from piqc_pipeline.cluster.listings import (
     USAGE,
     Listing,
 )
+from piqc_pipeline.cluster.namespaces import Names, read_names
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
@@ -73,6 +74,7 @@ class ClusterObjects:
     """Everything that was read of a cluster, from wherever. A list that could not be read is None.
 
     Attributes:
+        namespaces: Their names, where some were asked for.
         pods: Only those that matter (see `relevance.py`); the rest is dropped page by page.
         unread_namespaces: Namespaces whose pods could not be read; `*` where not even their names could.
     """
@@ -82,6 +84,7 @@ class ClusterObjects:
     server_version: str | None = None
     nodes: list[NodeObject] | None = None
     pods: list[PodObject] | None = None
+    namespaces: Names = Names(None)
     controllers: list[ControllerObject] = field(default_factory=list)
     services: list[ServiceObject] | None = None
     autoscalers: list[tuple[str, AutoscalerObject]] = field(default_factory=list)
@@ -94,6 +97,12 @@ class ClusterObjects:
     config_maps: dict[tuple[str, str], ConfigMapObject] = field(default_factory=dict)
     unread_namespaces: tuple[str, ...] = ()
     unknown: list[Unknown] = field(default_factory=list)
+
+    def seen_namespaces(self) -> frozenset[str]:
+        """Namespaces of the pods, their owners and the Services that were read."""
+        return frozenset(
+            item.metadata.namespace for items in (self.pods, self.controllers, self.services) for item in items or ()
+        )
 
 
 class Reader:
@@ -131,6 +140,8 @@ class Reader:
         tasks.append(self._task(SERVICES, self._keep_services))
         tasks += [self._task(CLAIMS, self._keep_claims), self._task(SLICES, self._keep_slices)]
         tasks.append(self._task(QUOTAS, self._keep_quotas))
+        if self.namespaces:
+            tasks.append(self._namespaces)
         if self.with_usage:
             tasks.append(self._task(USAGE, self.found.usage.extend))
         failures = run_all(tasks, self.workers, self.server.deadline, step)
@@ -191,6 +202,9 @@ class Reader:
             self.found.nodes = nodes if nodes or not self.server.broken[NODES.path("v1")] else None
         except ReadFailed as failure:
             self._lost(NODES, failure)
+
+    def _namespaces(self) -> None:
+        self.found.namespaces = read_names(self.server)
 
     def _pods(self) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from piqc_pipeline.cluster import namespaces
 from piqc_pipeline.cluster.accelerators.plugin import Registry
 from piqc_pipeline.cluster.answers import Reply, Target
 from piqc_pipeline.cluster.assembly import Assembly
@@ -23,6 +24,7 @@ from piqc_pipeline.cluster.claims import Claims
 from piqc_pipeline.cluster.engines.runtime import Source
 from piqc_pipeline.cluster.kubernetes import Deadline
 from piqc_pipeline.cluster.listings import BY_KIND, CONTROLLERS
+from piqc_pipeline.cluster.namespaces import Names
 from piqc_pipeline.cluster.objects import NodeObject, PodObject
 from piqc_pipeline.cluster.options import ScanOptions
 from piqc_pipeline.cluster.reader import ClusterObjects
@@ -31,6 +33,7 @@ from piqc_pipeline.cluster.relevance import Relevance
 from piqc_pipeline.cluster.selectors import parse_selector
 from piqc_pipeline.cluster.surroundings import (
     AutoscalerObject,
+    BareObject,
     ClaimObject,
     ConfigMapObject,
     ControllerObject,
@@ -79,6 +82,8 @@ def read(path: Path, now: datetime, cluster_name: str | None, options: ScanOptio
     objects = read_objects(path, cluster_name or path.stem, Relevance(registry))
     answers = RecordedAnswers(_read_answers(path.with_name(f"{path.stem}-answers.json")), objects.config_maps)
     assembly = Assembly(objects, options, registry, now)
+    where = f"{path.name} holds"
+    assembly.unknown += namespaces.check(options.namespaces, objects.namespaces, objects.seen_namespaces(), where)
     assembly.place()
     assembly.describe(selector, answers)
     prober = assembly.ask(answers, Deadline(options.deadline_seconds), None)
@@ -98,12 +103,13 @@ def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjec
     """
     found = ClusterObjects(cluster)
     seen: set[str] = set()
+    spaces: set[str] = set()
     broken = 0
     for raw, kind in _items(path, _text(path)):
         if kind is not None:
             seen.add(kind)
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                _keep(found, kind, raw, relevance)
+                spaces.add(_keep(found, kind, raw, relevance))
                 continue
         broken += 1
         if kind is None or kind == "Pod":
@@ -112,6 +118,8 @@ def read_objects(path: Path, cluster: str, relevance: Relevance) -> ClusterObjec
         kinds = ", ".join(sorted(kind for kind in seen if kind)[:5]) or "none"
         raise DumpUnreadable(f"{path} holds neither nodes nor pods (kinds in it: {printable(kinds, 80)}); {_HOW}")
     _complete(found, seen)
+    whole = found.pods is not None and not broken
+    found.namespaces = Names(frozenset(spaces - {""}) if whole else None, "the recording does not hold every pod")
     if broken:
         what = f"{broken} object{'s' if broken > 1 else ''} of {path.name}"
         found.unknown.append(Unknown(what, "they cannot be read as Kubernetes objects", read_failed=True))
@@ -183,12 +191,18 @@ def _unpacked(raw: msgspec.Raw, default: str) -> Iterator[tuple[msgspec.Raw, str
         yield from _unpacked(item, head.kind.removesuffix("List"))
 
 
-def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevance) -> None:
+def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevance) -> str:
+    """Keep the object; the namespace that it tells of, nothing where there is none."""
+    space = ""
+
     def as_(item: type[Any]) -> Any:
+        nonlocal space
         try:
-            return msgspec.json.decode(raw, type=item)
+            decoded = msgspec.json.decode(raw, type=item)
         except msgspec.ValidationError:
-            return msgspec.json.decode(raw, type=item, strict=False)
+            decoded = msgspec.json.decode(raw, type=item, strict=False)
+        space = decoded.metadata.namespace
+        return decoded
 
     match kind:
         case "Node":
@@ -225,8 +239,11 @@ def _keep(found: ClusterObjects, kind: str, raw: msgspec.Raw, relevance: Relevan
             controller: ControllerObject = as_(ControllerObject)
             controller.kind, controller.api_version = kind, controller.api_version or _CONTROLLER_KINDS[kind]
             found.controllers.append(controller)
+        case "Namespace":
+            space = as_(BareObject).metadata.name
         case _:
-            return
+            pass
+    return space
 
 
 def _complete(found: ClusterObjects, seen: set[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from piqc_pipeline.errors import ScalingError
+from piqc_pipeline.errors import ScalingError, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Workload
 from piqc_pipeline.scaling.demand import demand_of
 from piqc_pipeline.scaling.limits import limits_from_snapshot
@@ -60,7 +60,17 @@ class FleetPlan:
     left_out: Mapping[str, str]
 
     def within(self, namespaces: Collection[str]) -> "FleetPlan":
-        """Those of some namespaces."""
+        """Those of some namespaces.
+
+        Raises:
+            UsageError: No workload is in one of them.
+        """
+        there = {name.rsplit("/", 3)[1] for name in (*(plan.workload for plan in self.plans), *self.left_out)}
+        if absent := [name for name in namespaces if name not in there]:
+            raise UsageError(
+                f"no inference workload of the last scan is in namespace {' or '.join(absent)}; there are some in "
+                f"{', '.join(sorted(there)) or 'none'}"
+            )
         return FleetPlan(
             tuple(plan for plan in self.plans if plan.limits.namespace in namespaces),
             {name: why for name, why in self.left_out.items() if name.rsplit("/", 3)[1] in namespaces},

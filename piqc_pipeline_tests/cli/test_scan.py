@@ -109,7 +109,7 @@ def test_combined_is_one_file(run: Run, dump: Path, tmp_path: Path, form: str) -
 
 
 def test_a_folder_below_a_file_is_refused_also_where_no_workload_is_written(run: Run, dump: Path) -> None:
-    for more in ((), ("-n", "nobody")):
+    for more in ((), ("-l", "app=nobody")):
         result = run("scan", "--from-dump", dump, "--format", "json", "-o", dump / "x", *more)
         assert isinstance(result.exception, OutputUnwritable)
 
@@ -127,13 +127,33 @@ def test_the_facts_bundle_is_written_and_valid(run: Run, dump: Path, tmp_path: P
     assert bundle.object_of("cluster/inference/Deployment/llm") is not None
 
 
-def test_namespaces_and_selector_keep_workloads_and_not_capacity(run: Run, dump: Path) -> None:
-    for arguments in (("-n", "other"), ("-n", "a,b"), ("--selector", "app=none")):
-        report = json.loads(run("scan", "--from-dump", dump, "--format", "json", *arguments).stdout)
-        assert report["workloads"] == []
-        assert report["summary"]["unallocatedUsdPerDay"] == 384
-    kept = json.loads(run("scan", "--from-dump", dump, "--format", "json", "-n", "x", "-n", "inference").stdout)
-    assert len(kept["workloads"]) == 1
+def test_a_selector_keeps_workloads_and_not_capacity(run: Run, dump: Path) -> None:
+    report = json.loads(run("scan", "--from-dump", dump, "--format", "json", "--selector", "app=none").stdout)
+    assert report["workloads"] == []
+    assert report["summary"]["unallocatedUsdPerDay"] == 384
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        pytest.param(("-n", "infernce"), "holds no namespace infernce; did you mean inference?", id="typo"),
+        pytest.param(("-n", "a,b"), "holds no namespace a and no b; there are inference", id="several"),
+    ],
+)
+def test_namespaces_that_are_not_in_the_dump_are_an_error(
+    run: Run, dump: Path, asked: tuple[str, ...], words: str
+) -> None:
+    result = run("scan", "--from-dump", dump, "--format", "json", *asked)
+    assert (code(result), result.stdout) == (2, "")
+    assert words in str(result.exception)
+
+
+def test_a_missing_namespace_beside_one_that_is_there_is_told(run: Run, dump: Path) -> None:
+    result = run("scan", "--from-dump", dump, "--format", "json", "-n", "x", "-n", "inference")
+    report = json.loads(result.stdout)
+    assert (code(result), len(report["workloads"])) == (3, 1)
+    assert report["summary"]["unallocatedUsdPerDay"] == 384
+    assert [row["what"] for row in report["unknown"] if "namespace" in row["what"]] == ["workloads of namespace x"]
 
 
 def test_one_row_a_pod_where_rows_are_not_aggregated(run: Run, dump: Path) -> None:

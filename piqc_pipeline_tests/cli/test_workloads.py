@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
+from piqc_pipeline.cli.workloads import last_inventory, named_namespaces, newest_row, short_name
 from piqc_pipeline.facts.snapshot import ClusterSnapshot
 from piqc_pipeline.facts.snapshot_file import write_snapshot
 from piqc_pipeline.history.store import open_store
@@ -23,6 +23,10 @@ from piqc_pipeline_tests.waste.clusters import workload
 )
 def test_a_workload_is_named_by_namespace_and_name(workload_id: str, short: str) -> None:
     assert short_name(workload_id) == short
+
+
+def test_namespaces_may_stand_between_commas() -> None:
+    assert named_namespaces(["a, b", "c", ","]) == ("a", "b", "c")
 
 
 def test_measured_rates_are_known_wherever_a_file_is_read(tmp_path) -> None:

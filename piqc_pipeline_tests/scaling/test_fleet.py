@@ -3,6 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from piqc_pipeline.errors import UsageError
 from piqc_pipeline.facts.snapshot import EngineIdentity
 from piqc_pipeline.scaling.fleet import plan_fleet
 from piqc_pipeline.waste.catalog import load_catalog
@@ -29,6 +32,13 @@ def test_each_inference_workload_is_planned_or_left_out_with_a_reason():
     assert [plan.workload for plan in fleet.plans] == [CHAT]
     assert list(fleet.left_out) == [daemon.id]
     assert "DaemonSet takes no replicas" in fleet.left_out[daemon.id]
+
+
+def test_a_namespace_without_workloads_is_no_plan_but_an_error():
+    fleet = plan_fleet(cluster(workload()), {CHAT: forecast([4.4], [5.1])}, POLICY, NOW)
+    assert fleet.within(["inference"]) == fleet
+    with pytest.raises(UsageError, match="is in namespace infernce; there are some in inference$"):
+        fleet.within(["inference", "infernce"])
 
 
 def test_the_maximum_keeps_headroom_over_what_was_seen_and_foreseen():
