@@ -1,6 +1,5 @@
 """`piqc history` and `piqc trend`: how does history come in and out, and how did waste run over time?"""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +10,13 @@ from typing import IO, TYPE_CHECKING, cast
 import click
 
 from piqc_pipeline.cli.number import Number
+from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import HistoryError
 
 if TYPE_CHECKING:
+    from polars import DataFrame
+
     from piqc_pipeline.history.exports import Form
 
 STORE_HELP = "History store; else PIQC_HISTORY_STORE, else DATA_DIR/history.duckdb."
@@ -311,7 +313,7 @@ def prune_command(keep_days: int, store: str | None) -> None:
 def trend_command(store: str | None, cluster: str | None, form: str) -> None:
     """Show waste over time from stored scans: one line a scan."""
     from piqc_pipeline.history.store import open_store
-    from piqc_pipeline.history.trend import render_table, trend_json, trend_of
+    from piqc_pipeline.history.trend import trend_json, trend_of
     from piqc_pipeline.settings import load_settings
 
     location = store or load_settings().store_location()
@@ -321,8 +323,26 @@ def trend_command(store: str | None, cluster: str | None, form: str) -> None:
     elif form == "csv":
         click.echo(trend.write_csv(datetime_format="%Y-%m-%dT%H:%M:%SZ"), nl=False)
     else:
-        width = shutil.get_terminal_size((80, 24)).columns
-        click.echo(render_table(trend, location, width), nl=False)
+        _show_trend(trend, location)
+
+
+def _show_trend(trend: "DataFrame", location: str) -> None:
+    from piqc_pipeline.history.trend import changes
+
+    columns: dict[str, Side] = {"cluster": "left", "taken at\nUTC": "right", "accel-\nerators": "right"}
+    columns |= {"installed\n$/day": "right", "wasted\n$/day": "right", "wasted\n%": "right"}
+    names = ("accelerators", "installed_usd_per_day", "wasted_usd_per_day", "wasted_pct")
+    rows = [
+        [row["cluster"], f"{row['taken_at']:%Y-%m-%d %H:%M}", *(_figure(row[name]) for name in names)]
+        for row in trend.iter_rows(named=True)
+    ]
+    print_table(f"waste over time, {location}", columns, rows)
+    for sentence in changes(trend):
+        print_sentence(sentence)
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
 def _ids(known: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Side = Literal["left", "right"]
-WIDTH_IN_A_PIPE = 100
-"""Columns where there is no terminal and `COLUMNS` names none."""
+WIDTH_IN_A_PIPE = 10_000
+"""Columns where there is no terminal and `COLUMNS` names none: a row is one line there, for `grep` and `awk`."""
 
 
 def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence["str | Text"]]) -> None:
@@ -39,9 +39,8 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in row]
         sides = columns.values()
         table.add_row(*(Folding(cell) if side == "left" else cell for cell, side in zip(cells, sides, strict=True)))
-    console = _console()
-    console.print(Text(title))
-    console.print(table)
+    print_sentence(title)
+    _console().print(table)
 
 
 def print_sentence(text: str) -> None:

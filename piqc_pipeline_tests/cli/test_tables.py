@@ -16,6 +16,14 @@ def test_names_fold_and_figures_do_not(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "11-30 21:35" in shown and "12.50" in shown and "demo/inference/\n" in shown.replace(" ", "\n")
 
 
+def test_in_a_pipe_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name, title = "arn:aws:eks:eu-1:7:cluster/" + "inference-" * 12, "what is predicted " * 9
+    print_table(title, COLUMNS, [[name, "11-30 21:35", "12.50"]])
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.strip() == title.strip() and last.split() == [name, "11-30", "21:35", "12.50"]
+
+
 def test_markup_in_a_name_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])
