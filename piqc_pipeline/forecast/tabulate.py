@@ -71,9 +71,10 @@ def table_columns(live: Live, steps: int, lead: int, workload: str) -> Floats:
             peak_q50[0], peak_q90[0] = middle, upper
             if upper > middle and math.isfinite(top):
                 wider = min(max((top - middle) / (upper - middle), 1.0), WIDEST)
-    peak_q90 = np.maximum(peak_q90, peak_q50)
+    q90 = np.maximum(q90, q50)
+    peak_q90 = np.maximum(peak_q90, np.maximum(peak_q50, q90))  # no maximum is below what it is the maximum of
     peak_q95 = peak_q50 + wider * (peak_q90 - peak_q50)
-    columns = np.array((q50, np.maximum(q90, q50), lower, peak_q50, peak_q90, peak_q95))
+    columns = np.array((q50, q90, lower, peak_q50, peak_q90, peak_q95))
     if grid.calendar.events:
         columns = columns * event_factors(grid.calendar, workload, grid.seconds(live.end + np.arange(steps)))
     return columns

@@ -35,6 +35,12 @@ def noisy(values):
     return values
 
 
+def spiked(values, *before_the_end):
+    values = values.copy()
+    values[[-back for back in before_the_end]] = 9e14
+    return values
+
+
 WAVE = daily_wave(days=7)
 STAMPS = START.timestamp() + 600.0 * np.arange(len(WAVE))
 
@@ -51,6 +57,7 @@ SERIES = {
     "no ready replicas": series_of(WAVE, replicas=0),
     "unknown replicas": series_of(WAVE, replicas=None),
     "negative and absurd": on_grid("c/ns/Deployment/web", STAMPS, noisy(WAVE)),
+    "absurd values before now": on_grid("c/ns/Deployment/web", STAMPS, spiked(WAVE, 6, 1)),
     "duplicates, unsorted": on_grid("c/ns/Deployment/web", np.tile(STAMPS, 2)[::-1], np.tile(WAVE, 2)[::-1]),
     "clock jumps": on_grid("c/ns/Deployment/web", jumped(STAMPS), WAVE),
     "one-minute steps": series_of(daily_wave(days=3, step_seconds=60), step_seconds=60),

@@ -32,6 +32,26 @@ def test_negative_infinite_and_absurd_values_are_not_measured():
     assert any("negative or absurd" in note for note in series.notes)
 
 
+@pytest.mark.parametrize("spike", [5e3, 9e14])
+def test_a_value_far_above_everything_else_is_not_measured(spike: float):
+    # Of 300 values the 99 % quantile is 2; the limit is a thousand times that.
+    series = grid(np.arange(300) * 5, [*([1.0, 2.0] * 149), spike, 2.0])
+    assert np.isnan(series.demand[298]) and np.nanmax(series.demand) == 2.0
+    assert series.notes == ("1 negative or absurd values count as not measured",)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([*([1.0, 2.0] * 149), 1990.0, 2.0], id="a burst of a thousand times"),
+        pytest.param([*([0.001] * 290), *([9.0] * 10)], id="a service that went live"),
+        pytest.param([*([0.0] * 290), 1.0, *([0.0] * 8), 5e3], id="too few values above zero to judge by"),
+    ],
+)
+def test_load_that_may_be_meant_is_kept(values: list[float]):
+    assert grid(np.arange(300) * 5, values).demand.tolist() == values
+
+
 def test_samples_without_a_time_are_dropped_and_counted():
     series = grid([0, np.nan, 10, np.nan], [1.0, 2.0, 3.0, 4.0])
     assert series.demand.tolist() == [1.0, 3.0]

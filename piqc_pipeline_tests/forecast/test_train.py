@@ -53,6 +53,12 @@ def test_table_covers_two_days_and_orders_its_quantiles():
     assert (lower <= q50).all() and (q50 <= q90).all() and (peak50 <= peak90).all() and (lower >= 0).all()
 
 
+def test_no_maximum_is_below_the_bucket_that_it_begins_with():
+    series = series_of(daily_wave(days=12, step_seconds=1800, noise=0.3), step_seconds=1800)
+    table = train([series], now_of(series), QUICK).workloads[series.workload].table
+    assert (np.array(table.peak_q90) >= np.array(table.q90)).all()
+
+
 def test_one_bad_workload_never_holds_back_the_others():
     good = series_of(daily_wave(), "c/ns/Deployment/good")
     empty = series_of(np.full(2000, np.nan), "c/ns/Deployment/empty")
