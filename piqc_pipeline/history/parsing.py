@@ -194,7 +194,7 @@ def _ds_y(raw: pl.LazyFrame, path: Path, unit: str | None) -> pl.LazyFrame:
 
 
 def _tidy(raw: pl.LazyFrame, path: Path, has_unit: bool, unit: str | None) -> pl.LazyFrame:
-    foreign = pl.lit(False)
+    foreign, begun = pl.lit(False), pl.lit(None, pl.String)
     if unit is not None or not has_unit:
         figure, factor = _figure(unit, path) if unit else (_share_or_percent(raw, "value", path), 1.0)
         figures = {figure: _number(raw, "value") * factor}
@@ -213,10 +213,34 @@ def _tidy(raw: pl.LazyFrame, path: Path, has_unit: bool, unit: str | None) -> pl
             chosen = pl.when(pl.col("unit").cast(pl.String) == text).then(_number(raw, "value") * factor)
             figures[name] = pl.coalesce(figures[name], chosen) if name in figures else chosen
         foreign = pl.col("unit").cast(pl.String).is_in(known).not_().fill_null(True)
+        begun = _begun_otherwise(raw, path, known)
     series = pl.col("series_id").cast(pl.String).alias("series")
     unit_text = pl.col("unit").cast(pl.String).fill_null("none") if has_unit else pl.lit("")
-    text = pl.when(foreign).then(pl.lit("a unit of load: ") + unit_text).otherwise(_text(raw, "value")).alias("text")
+    text = (
+        pl.when(foreign)
+        .then(pl.lit("a unit of load: ") + unit_text)
+        .when(begun.is_not_null())
+        .then(begun + pl.lit(", in which its series begins: ") + unit_text)
+        .otherwise(_text(raw, "value"))
+        .alias("text")
+    )
     return raw.select(LINE, BEYOND, _time(raw, "ts"), series, *_columns(figures), text)
+
+
+def _begun_otherwise(raw: pl.LazyFrame, path: Path, known: list[str]) -> pl.Expr:
+    """The unit in which a row's series begins, where the row has another one; null elsewhere.
+
+    Figures of two units cannot be told from a change of the load, so that a backtest refuses such a series too.
+    """
+    series, unit = pl.col("series_id").cast(pl.String), pl.col("unit").cast(pl.String)
+    if len(known) < 2:
+        return pl.lit(None, pl.String)
+    firsts = raw.filter(unit.is_in(known)).group_by(series).agg(unit.sort_by(LINE).first(), unit.n_unique().alias("n"))
+    mixed = dict(_collect(firsts.filter(pl.col("n") > 1).select("series_id", "unit"), path).iter_rows())
+    if not mixed:
+        return pl.lit(None, pl.String)
+    begun = series.replace_strict(mixed, default=None, return_dtype=pl.String)
+    return pl.when(begun != unit).then(begun)
 
 
 def _native(raw: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:

@@ -199,6 +199,16 @@ def test_rates_of_any_span_and_counts_are_told_apart(csv: Path, unit: str, colum
         assert fetch(csv, text).frame[column].to_list() == [value]
 
 
+def test_a_series_in_two_units_is_refused_with_the_row(csv: Path) -> None:
+    head, day = "ts,series_id,value,unit\n", "2025-01-06 00:0"
+    apart = f"{head}{day}0,a,50,percent\n{day}0,b,2,replicas\n{day}5,a,60,percent\n"
+    assert fetch(csv, apart).frame["workload"].n_unique() == 2
+    with pytest.raises(HistoryFileUnreadable, match="line 5: not percent, in which its series begins: replicas"):
+        fetch(csv, f"{apart}{day}5,a,2,replicas\n")
+    left = fetch(csv, f"{apart}{day}5,a,2,replicas\n", skip_bad=True)
+    assert left.frame.filter(pl.col("workload").str.ends_with("a"))["utilization"].to_list() == [0.5, 0.6]
+
+
 def test_rows_of_a_unit_that_is_no_load_are_named_and_can_be_left_out(csv: Path) -> None:
     text = "ts,series_id,value,unit\n2025-01-06,a,50,percent\n2025-01-06,b,1e9,bytes\n"
     with pytest.raises(HistoryFileUnreadable, match="line 3: not a unit of load: bytes"):
