@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piqc_pipeline.cli.duration import Duration
+from piqc_pipeline.cli.output import format_option
 from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import EXIT_DONE, EXIT_UNKNOWN_PARTS, HistoryError, UsageError
@@ -52,7 +53,7 @@ def _progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
 )
 @click.option("--keep", type=click.IntRange(1, 1000), default=10, show_default=True, help="Artifacts kept.")
 @click.option("--no-promote", is_flag=True, help="Write the candidate only.")
-@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 def train_command(
     data_dir: Path | None,
     history_file: Path | None,
@@ -62,7 +63,7 @@ def train_command(
     events: Path | None,
     keep: int,
     no_promote: bool,
-    output: str,
+    form: str,
 ) -> int:
     """Train on the stored history, judge each workload, promote what was accepted."""
     from piqc_pipeline.forecast import artifact
@@ -82,7 +83,7 @@ def train_command(
     with _progress(len(series), "training") as progress:
         candidate = train_in_processes(series, now, policy, workers=count, progress=progress, previous=previous)
     artifact.write_candidate(candidate, model / artifact.CANDIDATE)
-    _show_candidate(candidate, output)
+    _show_candidate(candidate, form)
     if not no_promote:
         current = artifact.promote(model / artifact.CANDIDATE, model, keep=keep)
         click.echo(f"promoted to {current}", err=True)
@@ -149,11 +150,11 @@ def _rows_of(candidate: "CandidateModel") -> list[dict[str, Any]]:
     return rows
 
 
-def _show_candidate(candidate: "CandidateModel", output: str) -> None:
+def _show_candidate(candidate: "CandidateModel", form: str) -> None:
     from piqc_pipeline.forecast.model import COMPARED, MODEL_LABELS
 
     rows = _rows_of(candidate)
-    if output == "json":
+    if form == "json":
         click.echo(json.dumps({"workloads": rows, "failed": dict(candidate.failed)}, indent=2))
         return
     shown = []
@@ -197,8 +198,8 @@ def _cell(value: float | None) -> str:
 @click.argument("workload", required=False)
 @click.option("--horizon", type=DURATION, default="30m", show_default=True, help="How far ahead: 30m, 2h.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifact.")
-@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def predict_command(workload: str | None, horizon: int, data_dir: Path | None, output: str) -> int:
+@format_option("table", "json")
+def predict_command(workload: str | None, horizon: int, data_dir: Path | None, form: str) -> int:
     """Print what is expected up to the horizon, for one workload or all."""
     from piqc_pipeline.forecast import artifact
     from piqc_pipeline.forecast.lookup import find_workloads, prediction
@@ -207,7 +208,7 @@ def predict_command(workload: str | None, horizon: int, data_dir: Path | None, o
     loaded = artifact.load(settings.data_dir / "model" / artifact.CURRENT)
     now = settings.clock()
     rows = [prediction(entry, now, horizon) for entry in find_workloads(loaded, workload)]
-    if output == "json":
+    if form == "json":
         click.echo(json.dumps(rows, indent=2))
     else:
         _show_predictions(rows)
@@ -238,7 +239,8 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
 @click.option("--exclude", multiple=True, help="Leave these series out.")
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes; else one a core.")
 @click.option("--no-prophet", is_flag=True, help="Leave Prophet out: 20 times faster.")
-@click.option("--json", "as_json", is_flag=True, help="JSON Lines: one object a series, then the pooled one.")
+@format_option("table", "json", help="json: JSON Lines, one object a series, then the pooled one.")
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 def backtest_command(
     file: Path,
     horizons: tuple[int, ...],
@@ -247,6 +249,7 @@ def backtest_command(
     exclude: tuple[str, ...],
     workers: int | None,
     no_prophet: bool,
+    form: str,
     as_json: bool,
 ) -> int:
     """Score ours and every reference on a trace: `ts, series_id, value, unit`, a history file, or `ds, y`."""
@@ -257,6 +260,7 @@ def backtest_command(
     from piqc_pipeline.forecast.pooled import pooled
     from piqc_pipeline.forecast.trace_file import read_trace
 
+    as_json = as_json or form == "json"
     options = BacktestOptions(days, horizons or BacktestOptions().horizons_seconds, not no_prophet)
     series = [one for one in read_trace(file) if (not only or one.workload in only) and one.workload not in exclude]
     if not series:
@@ -325,13 +329,13 @@ def model_command() -> None:
 
 @model_command.command("list", help="Show the artifacts kept, newest first.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifacts.")
-@click.option("-o", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def list_command(data_dir: Path | None, output: str) -> int:
+@format_option("table", "json")
+def list_command(data_dir: Path | None, form: str) -> int:
     """Artifacts kept, with how many workloads each accepted."""
     from piqc_pipeline.forecast import artifact
 
     kept = artifact.versions_in(_settings(data_dir=data_dir).data_dir / "model")
-    if output == "json":
+    if form == "json":
         rows = [
             {
                 "version": one.version,

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, cast
 import click
 
 from piqc_pipeline.cli.number import Number
+from piqc_pipeline.cli.output import STDOUT, form_and_place, format_option
 from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.cli.workloads import last_inventory, newest_row, short_name
 from piqc_pipeline.errors import HistoryError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from piqc_pipeline.history.exports import Form
 
 STORE_HELP = "History store; else PIQC_HISTORY_STORE, else DATA_DIR/history.duckdb."
+EXPORTED = ("csv", "rows", "parquet")
 STAMPS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
 
 
@@ -129,7 +131,7 @@ def fetch_command(
 
 
 @history_command.command("profile")
-@click.option("--format", "form", type=click.Choice(["words", "csv"]), default="words", show_default=True)
+@format_option("words", "csv")
 @click.option("-w", "--workload", "workloads", multiple=True, help="Id or NAMESPACE/NAME; repeatable. Else all.")
 @click.option("--days", type=click.IntRange(1, 3660), help="Last days to look at; else PIQC_TRAIN_DAYS.")
 @click.option("--store", help=STORE_HELP)
@@ -162,22 +164,20 @@ def profile_command(form: str, workloads: Sequence[str], days: int | None, store
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "rows", "parquet"]),
-    default="csv",
-    show_default=True,
-    help="csv: the specification's gpu_util.csv (ds,y in percent); rows: every column as CSV; parquet.",
+    type=click.Choice(EXPORTED),
+    help="csv: the specification's gpu_util.csv (ds,y in percent); rows: every column as CSV; parquet.  [default: csv]",
 )
 @click.option("-w", "--workload", "workloads", multiple=True, help="Id or NAMESPACE/NAME; repeatable. Else all.")
 @click.option("--start", type=click.DateTime(STAMPS), help="First instant, UTC.")
 @click.option("--end", type=click.DateTime(STAMPS), help="Instant after the last, UTC.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; else stdout.")
+@click.option("-o", "--output", metavar="FILE|-", help="File to write; else stdout. Or the format, as in kubectl.")
 @click.option("--store", help=STORE_HELP)
 def export_command(
-    form: str,
+    form: str | None,
     workloads: Sequence[str],
     start: datetime | None,
     end: datetime | None,
-    output: Path | None,
+    output: str | None,
     store: str | None,
 ) -> None:
     """Write the history as a file for other tools.
@@ -190,19 +190,20 @@ def export_command(
     from piqc_pipeline.settings import load_settings
 
     opened = open_store(store or load_settings().store_location())
-    target: Path | IO[bytes] = output or sys.stdout.buffer
-    with _progress("exporting", show=output is not None) as advance:
+    chosen, place = form_and_place(form, output, EXPORTED)
+    target: Path | IO[bytes] = Path(place) if place else sys.stdout.buffer
+    with _progress("exporting", show=place is not None) as advance:
         rows = export(
             opened,
-            cast("Form", form),
+            cast("Form", chosen),
             target,
             workloads=_ids(opened.workloads(), workloads) if workloads else None,
             start=start.replace(tzinfo=UTC) if start else None,
             end=end.replace(tzinfo=UTC) if end else None,
             on_day=lambda: advance(1, None),
         )
-    if output is not None:
-        click.echo(f"{counted(rows, 'row')} into {output}", err=True)
+    if place is not None:
+        click.echo(f"{counted(rows, 'row')} into {place}", err=True)
 
 
 @history_command.command("generate")
@@ -231,7 +232,7 @@ def export_command(
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=9400, show_default=True, help="Exporter: port on loopback."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; else stdout.")
+@click.option("-o", "--output", metavar="FILE|-", help="File to write; else stdout.")
 def generate_command(
     form: str,
     days: float,
@@ -250,7 +251,7 @@ def generate_command(
     pods: int,
     speed: float,
     port: int,
-    output: Path | None,
+    output: str | None,
 ) -> None:
     """Make up a typical inference load: busy days, quiet nights and weekends, seeded."""
     from piqc_pipeline.errors import UsageError
@@ -277,10 +278,11 @@ def generate_command(
         level_shift=level_shift,
         timezone=timezone,
     )
+    place = Path(output) if output and output != STDOUT else sys.stdout
     if form == "exporter":
         play(shape, pods, namespace, workload, speed, port, lambda text: click.echo(text, err=True))
     else:
-        write_generated(shape, form, pods, namespace, workload, output or sys.stdout)
+        write_generated(shape, form, pods, namespace, workload, place)
 
 
 @history_command.command("prune")
@@ -309,7 +311,7 @@ def prune_command(keep_days: int, store: str | None) -> None:
 @click.command("trend")
 @click.option("--store", help=STORE_HELP)
 @click.option("--cluster", help="Only scans of this cluster.")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@format_option("table", "json", "csv")
 def trend_command(store: str | None, cluster: str | None, form: str) -> None:
     """Show waste over time from stored scans: one line a scan."""
     from piqc_pipeline.history.store import open_store

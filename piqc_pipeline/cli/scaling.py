@@ -11,6 +11,7 @@ import click
 
 from piqc_pipeline.cli.duration import Duration
 from piqc_pipeline.cli.number import Number
+from piqc_pipeline.cli.output import format_option
 from piqc_pipeline.cli.tables import Side, print_sentence, print_table
 from piqc_pipeline.cli.workloads import named_namespaces
 from piqc_pipeline.errors import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN_PARTS, UsageError
@@ -24,7 +25,7 @@ DURATION = Duration()
 
 @click.command("lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "form", type=click.Choice(["table", "json", "sarif"]), default="table", show_default=True)
+@format_option("table", "json", "sarif")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def lint_command(files: tuple[str, ...], form: str, debug: bool) -> int:
     """Find faults in ScaledObjects and HPAs.
@@ -89,7 +90,7 @@ def _given(**options: Any) -> dict[str, Any]:
 @click.option("--token-secret", help="Secret with the predictor's token, in each workload's namespace.")
 @click.option("--cron-floor", is_flag=True, help="Add a cron trigger: a floor for the busy hours that needs no model.")
 @click.option("--literal", is_flag=True, help="Also write the specification's literal form, under its warning.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def plan_command(
     data_dir: Path | None,
@@ -211,7 +212,8 @@ def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:
 )
 @click.option("--series", "wanted", multiple=True, help="Only series whose id holds this text; repeatable.")
 @click.option("--no-faults", is_flag=True, help="Leave out the faults (outage, stale data, gap, burst, ...).")
-@click.option("--json", "as_json", is_flag=True, help="Print piqc-replay.v1 instead of a table.")
+@format_option("table", "json", help="json: piqc-replay.v1.")
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def replay_command(
     trace: Path,
@@ -225,6 +227,7 @@ def replay_command(
     tolerance: float,
     wanted: tuple[str, ...],
     no_faults: bool,
+    form: str,
     as_json: bool,
     debug: bool,
 ) -> int:
@@ -257,7 +260,7 @@ def replay_command(
         raise UsageError(f"no series of {trace} holds {' or '.join(wanted)} in its id")
     with _counting(len(chosen)) as done:
         result = replay(chosen, policy, options, done)
-    if as_json:
+    if as_json or form == "json":
         click.echo(json.dumps(to_json(result), indent=2, allow_nan=False))
     else:
         _show_replay(result)
@@ -320,7 +323,7 @@ def _share(value: float | None) -> str:
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Kubeconfig file; else as kubectl.")
 @click.option("--context", help="Context of the kubeconfig; else its current one.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs on stderr.")
 def diff_command(folder: Path | None, kubeconfig: Path | None, context: str | None, form: str, debug: bool) -> int:
     """Compare written manifests with the live objects.

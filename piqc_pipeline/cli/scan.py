@@ -15,7 +15,7 @@ import click
 
 from piqc_pipeline.cli.number import Number
 from piqc_pipeline.cli.scan_outputs import bundles, contribute, keep, save, say, show, write_bundles
-from piqc_pipeline.cli.scan_request import Request, dry_run, understand
+from piqc_pipeline.cli.scan_request import FORMATS, Request, dry_run, understand
 from piqc_pipeline.cli.workloads import named_namespaces
 from piqc_pipeline.errors import (
     EXIT_FAILED,
@@ -80,12 +80,13 @@ def _debug_option(command: Any) -> Any:
 @click.option(
     "--cluster-name", "--cluster-id", "cluster_name", help="Name of the cluster in ids; else the context's cluster."
 )
-@click.option("--format", "form", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="How the report is shown.  [default: table]")
 @click.option(
     "-o",
     "--output",
-    metavar="DIR|-",
-    help="With json or yaml: write one ModelSpec file a workload to DIR; `-` (the default) prints the report.",
+    metavar="FORMAT|DIR|-",
+    help="A format, as in kubectl; or with --format json or yaml DIR, for one ModelSpec file a workload; `-` (the "
+    "default) prints the report.",
 )
 @click.option("--combined", is_flag=True, help="With -o DIR: one file for all ModelSpecs.")
 @click.option("--output-piqc", is_flag=True, help="Write the facts bundle piqc-facts.json to DIR (else ./output).")

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from piqc_pipeline.cli.output import form_and_place
 from piqc_pipeline.cli.scan_outputs import Outputs
 from piqc_pipeline.cli.workloads import named_namespaces
 from piqc_pipeline.errors import UsageError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from piqc_pipeline.cluster import ScanOptions
     from piqc_pipeline.settings import Settings
     from piqc_pipeline.waste import PriceList
+
+FORMATS = ("table", "yaml", "json")
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,14 @@ def understand(given: dict[str, Any]) -> Request:
     from piqc_pipeline.waste import load_prices
 
     settings = load_settings()
+    form, place = form_and_place(given["form"], given["output"], FORMATS)
+    given = {**given, "form": form, "output": place}
     _check(given)
     prices = load_prices(given["prices"] or settings.prices_file)
     prices = prices.with_flat(given["gpu_cost"], given["node_cost"])
-    folder = None if given["output"] in (None, "-") else Path(given["output"])
     outputs = Outputs(
-        given["form"],
-        folder,
+        form,
+        Path(place) if place else None,
         given["combined"],
         given["output_piqc"],
         given["coverage"],
@@ -80,8 +84,14 @@ def _check(given: dict[str, Any]) -> None:
         raise UsageError("--all-contexts and --context contradict each other: leave one away")
     if given["all_contexts"] and given["cluster_name"]:
         raise UsageError("--cluster-name names one cluster, --all-contexts scans several: leave one away")
-    if given["combined"] and (given["form"] == "table" or given["output"] in (None, "-")):
+    if given["combined"] and (given["form"] == "table" or given["output"] is None):
         raise UsageError("--combined joins the files of -o DIR: give --format json or yaml and -o DIR")
+    files = given["output_piqc"] or given["contribute_benchmarks"]
+    if given["output"] is not None and given["form"] == "table" and not files:
+        raise UsageError(
+            f"-o {given['output']} is no format ({', '.join(FORMATS)}); to write files to that folder give --format "
+            "json or yaml, or --output-piqc"
+        )
     if given["contribute_url"] and not given["contribute_benchmarks"]:
         raise UsageError("--contribute-url needs --contribute-benchmarks")
     if given["api_key"] is not None:

@@ -4,11 +4,12 @@ import json
 
 import click
 
+from piqc_pipeline.cli.output import format_option
 from piqc_pipeline.settings import describe, load_settings
 
 
 @click.command("settings")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 def settings_command(form: str) -> None:
     """Print the effective settings with unit, range and origin; secrets are hidden."""
     rows = describe(load_settings())

@@ -59,6 +59,14 @@ def test_json_on_stdout_is_one_report_and_nothing_else(run: Run, dump: Path) -> 
     assert report["workloads"][0]["ageHours"] == 240
 
 
+def test_formats_may_be_named_as_in_kubectl(run: Run, dump: Path, tmp_path: Path) -> None:
+    whole = json.loads(run("scan", "--from-dump", dump, "--format", "json").stdout)
+    assert json.loads(run("scan", "--from-dump", dump, "-o", "json").stdout) == whole
+    assert yaml.safe_load(run("scan", "--from-dump", dump, "-o", "yaml").stdout) == whole
+    assert "Cost Summary" in run("scan", "--from-dump", dump, "-o", "table").stdout
+    assert [path.name for path in tmp_path.iterdir()] == [dump.name]
+
+
 def test_yaml_says_the_same_as_json(run: Run, dump: Path) -> None:
     text = run("scan", "--from-dump", dump, "--format", "yaml").stdout
     assert yaml.safe_load(text) == json.loads(run("scan", "--from-dump", dump, "--format", "json").stdout)
@@ -201,6 +209,8 @@ def test_an_unconfigured_scan_names_the_kubeconfig_and_the_demo(run: Run) -> Non
         pytest.param(("--node-cost", "nan"), id="price-that-is-no-number"),
         pytest.param(("--gpu-cost", "1e300"), id="price-beyond-any"),
         pytest.param(("--combined",), id="combined-without-a-folder"),
+        pytest.param(("-o", "wide"), id="no-format"),
+        pytest.param(("-o", "yaml", "--format", "json"), id="two-formats"),
         pytest.param(("--contribute-url", "https://example.invalid"), id="address-without-a-record"),
         pytest.param(("--push-token-file", "t"), id="token-without-an-address"),
         pytest.param(("--push-url", "https://example.invalid", "--api-key", "s3cret"), id="key-for-all-to-see"),

@@ -109,6 +109,15 @@ def test_every_column_can_be_exported_to_a_file(place: Path, form: str, read: ob
     assert written["utilization"].to_list() == [0.1, 0.2]
 
 
+def test_an_export_goes_to_stdout_in_the_format_named(place: Path) -> None:
+    open_store("piqc-data/history.duckdb").replace(DAY, NEXT_DAY, rows([0.1]))
+    whole = run("export", "--format", "rows").stdout
+    assert whole.startswith("cluster,workload,ts,step_seconds,")
+    assert run("export", "-o", "rows").stdout == run("export", "--format", "rows", "-o", "-").stdout == whole
+    assert run("generate", "--days", "0.1", "-o", "-").stdout.startswith("ts,series_id,value,unit")
+    assert sorted(path.name for path in place.iterdir()) == ["piqc-data"]
+
+
 def test_an_export_of_nothing_writes_nothing(place: Path) -> None:
     with pytest.raises(HistoryError, match="nothing to export"):
         run("export", "-o", "out.csv")
