@@ -8,9 +8,7 @@ from piqc_pipeline.forecast.grid import Grid
 from piqc_pipeline.forecast.model import DataCard, ForecastTable, WorkloadForecast
 from piqc_pipeline.forecast.policy import TrainPolicy
 from piqc_pipeline.forecast.series import DemandSeries
-
-HEADROOM = 1.5
-"""The upper end is this many times the largest demand seen; wide, and bounded."""
+from piqc_pipeline.forecast.tabulate import HEADROOM
 
 LEAST_HIGH = 1.0
 """At least so much, one busy replica: demand of nothing but zeros tells no width."""

@@ -3,13 +3,18 @@
 Files belong in `artifact`, arithmetic in `combine`, `intervals` and `refresh`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
+
+if TYPE_CHECKING:
+    Column = Sequence[float]
+else:
+    Column = tuple[float, ...]  # what pydantic decodes
 
 SCHEMA_VERSION = "piqc-predictor.v1"
 
@@ -98,6 +103,8 @@ class CheckOutcome:
 class ForecastTable:
     """What is expected in each coming bucket. All columns have the same length; demand units, never negative.
 
+    Columns are tuples in an artifact and arrays in the table of a refresh, which are equal to none of them.
+
     Attributes:
         start: Start of the first bucket (UTC).
         step_seconds: Width of a bucket.
@@ -114,12 +121,12 @@ class ForecastTable:
 
     start: datetime
     step_seconds: int
-    q50: tuple[float, ...]
-    q90: tuple[float, ...]
-    lower: tuple[float, ...]
-    peak_q50: tuple[float, ...]
-    peak_q90: tuple[float, ...]
-    peak_q95: tuple[float, ...] = ()
+    q50: Column
+    q90: Column
+    lower: Column
+    peak_q50: Column
+    peak_q90: Column
+    peak_q95: Column = ()
 
     @property
     def ts(self) -> tuple[datetime, ...]:

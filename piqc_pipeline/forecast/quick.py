@@ -21,6 +21,9 @@ from piqc_pipeline.forecast.members import residuals as R
 RIDGE_DECAY_SECONDS = 6 * HOUR
 SEASONS = ("ridge", "profile", "prophet")
 AUTOREGRESSIVE = ("ridge_ar", "profile_ar")
+LEVELS, NAIVES, CARRIED, CORRECTED = slice(0, 3), slice(3, 5), slice(5, 9, 3), slice(6, 8)
+"""Rows of the paths, in the order of `ensemble.members_of`: levels, seasonal naives, the carried ridge and Prophet, and
+between these two `AUTOREGRESSIVE`."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +146,16 @@ def paths(grid: Grid, night: QuickNight, origins: Ints, horizon: int, members: i
     result = np.empty((9, len(origins), horizon))
     newest = grid.values.take(at + kernel.newest)
     levels = (newest @ kernel.levels).T[..., None]
-    result[:3] = levels[:3]
+    result[LEVELS] = levels[:3]
     # Without a week before the night, last week is yesterday too.
     offsets = kernel.naive if night.cutoff >= 7 * grid.day + window else kernel.naive[[0, 0]]
     before = grid.values.take(at + offsets[:, None])
     then = before[..., :window].sum(axis=2, keepdims=True) / window
-    result[3:5] = before[..., window:] + (levels[3] - then) * kernel.carry
+    result[NAIVES] = before[..., window:] + (levels[3] - then) * kernel.carry
     lines = night.lines.take(at + (kernel.season - night.first), axis=1, mode="clip")  # a line's last value holds
     residuals = (newest[:, -back:] - lines[..., :back]) @ kernel.features
     correction = (residuals[:2, :, :7] @ night.coefficients).take(kernel.bucket, axis=2)
     lines = lines[..., back:]
-    result[5:9:3] = lines[::2] + residuals[::2, :, 7:] * kernel.season_carry
-    result[6:8] = lines[:2] + correction * kernel.fade
+    result[CARRIED] = lines[::2] + residuals[::2, :, 7:] * kernel.season_carry
+    result[CORRECTED] = lines[:2] + correction * kernel.fade
     return result[:members]

@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ WIDEST = 3.0
 """Most of that ratio: a handful of large misses must not set the whole night's reserve."""
 HEADROOM = 1.5
 """Past the lead window, where misses of a level shift weigh on a whole week, quantiles stay under this many times the
-largest demand so far, or under the forecast itself."""
+largest demand so far, or under the forecast itself. Where there is nothing to learn from, they reach it."""
 DIGITS = 6
 
 
@@ -31,7 +30,7 @@ def table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
 
 def packed_table_of(live: Live, steps: int, lead: int, workload: str) -> ForecastTable:
     """The same in full, in arrays in place of tuples: a refresh makes thousands of numbers, a reader wants few."""
-    columns: Any = [array("d", column.tobytes()) for column in table_columns(live, steps, lead, workload)]
+    columns = [array("d", column.tobytes()) for column in table_columns(live, steps, lead, workload)]
     return ForecastTable(live.until, live.grid.step_seconds, *columns)
 
 
