@@ -43,13 +43,12 @@ def read_cluster(pipeline: Pipeline) -> ClusterSnapshot:
     Raises:
         NotConfigured: No cluster was named.
         ClusterError: It cannot be read at all.
+        NamespacesMissing: It has none of the namespaces that the settings name.
     """
     settings, now = pipeline.settings, pipeline.now
     source = settings.require_cluster()
     if source == "demo":
         return cluster.read_demo(now)
-    if source not in ("kubeconfig", "incluster"):
-        return cluster.read_dump(Path(source), now, settings.cluster_name)
     options = cluster.ScanOptions(
         kubeconfig=settings.kubeconfig,
         context=settings.context,
@@ -63,6 +62,8 @@ def read_cluster(pipeline: Pipeline) -> ClusterSnapshot:
         mode="incluster" if source == "incluster" else "remote",
         prometheus=access_from_settings(settings),
     )
+    if source not in ("kubeconfig", "incluster"):
+        return cluster.read_dump(Path(source), now, settings.cluster_name, options)
     return cluster.read_live(options, now)
 
 

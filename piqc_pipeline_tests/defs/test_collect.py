@@ -1,11 +1,16 @@
 """What does the page of the snapshot say of a cluster?"""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from piqc_pipeline.defs.collect import devices_installed
+from piqc_pipeline.defs.collect import devices_installed, read_cluster
+from piqc_pipeline.defs.resources import Pipeline
+from piqc_pipeline.errors import NamespacesMissing
 from piqc_pipeline.facts.snapshot import AcceleratorPool, ClusterSnapshot, Node
+from piqc_pipeline.settings import load_settings
+from piqc_pipeline_tests.cli.dump import write_dump
 
 
 def pool(units: int | None, units_per_device: float | None = 1.0) -> AcceleratorPool:
@@ -29,6 +34,16 @@ def snapshot(*pools: AcceleratorPool) -> ClusterSnapshot:
 )
 def test_devices_are_counted_or_unknown(pools: tuple[AcceleratorPool, ...], devices: float | None) -> None:
     assert devices_installed(snapshot(*pools)) == devices
+
+
+def test_a_dump_is_kept_to_the_namespaces_of_the_settings(tmp_path: Path) -> None:
+    def workloads(**given: str) -> list[str]:
+        settings = load_settings(cluster=str(write_dump(tmp_path)), data_dir=tmp_path, **given)
+        return [one.name for one in read_cluster(Pipeline(settings)).workloads]
+
+    assert workloads() == workloads(namespaces="inference") == ["llm"]
+    with pytest.raises(NamespacesMissing, match="no namespace other"):
+        workloads(namespaces="other")
 
 
 def test_unread_nodes_are_not_zero_devices() -> None:
