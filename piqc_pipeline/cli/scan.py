@@ -295,7 +295,8 @@ def _log(verbose: bool, debug: bool) -> None:
 def test_connection_command(debug: bool, namespaces: tuple[str, ...], **given: Any) -> int:
     """Ask the API server, permission by permission, what a scan may read, and print what is missing.
 
-    Exit codes: 0 all granted, 3 an optional one is missing, 1 a required one is missing or nobody answers.
+    Exit codes: 0 all granted, 3 an optional one is missing, 1 a required one is missing or nobody answers, 2 usage, a
+    namespace that does not exist among it.
     """
     from piqc_pipeline import cluster
     from piqc_pipeline.report.text import printable
