@@ -27,9 +27,10 @@ BREAK_DAYS = 45.0
 LARGEST_DEMAND = 1e15
 """Values beyond it are a broken exporter (an unsigned wrap-around is 1.8e19), not load."""
 
-ABSURD_FACTOR = 1000.0
-"""A value this many times above nearly all others of its series is a glitch too. Real bursts stay far below: the worst
-value in 179 public series is 75 times the 99 % quantile of its own (AWS network input, NAB)."""
+ABSURD_FACTOR = 10_000.0
+"""A value this many times above nearly all others of its series, and above 1, is a glitch too. Real bursts stay far
+below: the worst value in 179 public series is 75 times the 99 % quantile of its own (AWS network input, NAB). Next to
+nothing may grow by any factor: a service that idled begins to be used."""
 NEARLY_ALL = 0.99
 ENOUGH_TO_JUDGE = 100
 """Values above zero without which nobody can say what is high for a series."""
@@ -109,14 +110,11 @@ def infer_step_seconds(stamps_seconds: Floats) -> int:
 
 
 def largest_credible(values: Floats) -> float:
-    """The largest value that counts as load: `ABSURD_FACTOR` times the 99 % quantile of those above zero.
-
-    A service that starts to be used is believed as soon as a hundredth of its values are that high.
-    """
+    """The largest value that counts as load: `ABSURD_FACTOR` times the 99 % quantile of those above zero, or times 1."""
     above = values[(values > 0) & (values <= LARGEST_DEMAND)]
     if len(above) < ENOUGH_TO_JUDGE:
         return LARGEST_DEMAND
-    return min(LARGEST_DEMAND, ABSURD_FACTOR * float(np.quantile(above, NEARLY_ALL)))
+    return min(LARGEST_DEMAND, ABSURD_FACTOR * max(1.0, float(np.quantile(above, NEARLY_ALL))))
 
 
 def on_grid(
