@@ -110,7 +110,7 @@ def infer_step_seconds(stamps_seconds: Floats) -> int:
 
 
 def largest_credible(values: Floats) -> float:
-    """The largest value that counts as load: `ABSURD_FACTOR` times the 99 % quantile of those above zero, or times 1."""
+    """The largest value that counts as load: `ABSURD_FACTOR` times 1 or the 99 % quantile of those above zero."""
     above = values[(values > 0) & (values <= LARGEST_DEMAND)]
     if len(above) < ENOUGH_TO_JUDGE:
         return LARGEST_DEMAND

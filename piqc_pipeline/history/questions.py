@@ -21,6 +21,9 @@ OWNED = {"kube_pod_owner": "pod, exported_pod", "kube_replicaset_owner": "replic
 """Metrics of kube-state-metrics that tell an owner, and the labels that name what is owned."""
 SPECS = {"kube_deployment_spec_replicas": "deployment", "kube_statefulset_replicas": "statefulset"}
 """Metrics that tell the replicas wanted, and the label that names their workload."""
+POD = "namespace, pod, exported_namespace, exported_pod"
+SCRAPED_BY = ("job", "service", "endpoint", "prometheus", "prometheus_replica", "replica")
+"""Labels of who scraped an endpoint: two monitors that select it, or two servers of a pair that a query joins."""
 SPARSE_SECONDS = 7200
 """Twelve buckets a day tell how many samples a bucket usually has."""
 
@@ -44,7 +47,8 @@ class DayQuestions:
         missing: Readiness of pods that hold accelerators but have no device sample in a bucket.
         unready: Readiness of pods that were ready in a part of a bucket; the others are not worth their traffic.
         wanted: Replicas of specs.
-        engines: Figures of engines' pods, of all engines together by what they tell.
+        engines: Figures of engines' pods, of all engines together by what they tell. An endpoint counts once, under
+            the first of its engines' names; endpoints of a pod add up.
     """
 
     def __init__(self, client: PrometheusClient, pool: Executor, window: Window, names: set[str]) -> None:
@@ -98,9 +102,8 @@ class DayQuestions:
         return self._instant(f"group by ({labels}) (last_over_time({metric}[{self._window.seconds}s]))")
 
     def _engines(self, metrics: tuple[str, ...], function: str) -> list[Answer]:
-        by = "namespace, pod, exported_namespace, exported_pod"
-        figures = {name: f"{function}({name}{self._width})" for name in metrics if name in self._names}
-        return [self._range(f"sum by ({by}) ({_once(name, figure)})") for name, figure in figures.items()]
+        figures = [_of_endpoints(name, f"{function}({name}{self._width})") for name in metrics if name in self._names]
+        return [self._range(f"sum by ({POD}) ({' or '.join(figures)})")] if figures else []
 
     def _missing(self) -> list[Answer]:
         if READY not in self._names or REQUESTS not in self._names:
@@ -135,9 +138,14 @@ class DayQuestions:
         return self._pool.submit(self._client.query, promql, self._window.end - timedelta(milliseconds=1))
 
 
-def _once(name: str, figure: str) -> str:
-    """SGLang's ranks that work on the same requests may each export them; the largest counts."""
-    return f"max without ({', '.join(SAME_REQUESTS)}) ({figure})" if name.startswith("sglang") else figure
+def _of_endpoints(name: str, figure: str) -> str:
+    """The figure of every engine's endpoint, whoever scrapes it: jobs tell the same, so the largest counts.
+
+    SGLang's ranks that work on the same requests may each export them; of these too the largest counts.
+    """
+    if name.startswith("sglang"):
+        figure = f"max without ({', '.join(SAME_REQUESTS)}) ({figure})"
+    return f"max by ({POD}, instance) (sum by ({POD}, instance, {', '.join(SCRAPED_BY)}) ({figure}))"
 
 
 def _as_pod(aggregate: str, expression: str) -> str:

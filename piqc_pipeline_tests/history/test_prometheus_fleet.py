@@ -28,6 +28,13 @@ TARGET = {
     "service": "dcgm-exporter",
 }
 GPU_UTIL, GR_ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+BOTH_NAMES = {"namespace": "llm", "pod": "both-0", "instance": "10.0.0.7:8000"}
+TWO_JOBS = {"namespace": "llm", "pod": "copied-0", "instance": "10.0.0.8:8000"}
+SCRAPED_TWICE = (
+    {"job": "llm", "service": "llm", "prometheus_replica": "a"},
+    {"job": "llm", "service": "llm", "prometheus_replica": "b"},
+    {"job": "kubernetes-pods", "app": "llm"},
+)
 Values = Callable[[int], float | None]
 
 
@@ -115,7 +122,13 @@ def metrics() -> dict[str, list[GaugeSeries]]:
         ],
         "kube_statefulset_replicas": [series({"namespace": "llm", "statefulset": "half"}, constant(3))],
         "vllm:num_requests_running": [
-            series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(96))
+            series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(96)),
+            series({**BOTH_NAMES, "job": "llm"}, constant(30)),
+            *[series({**TWO_JOBS, **more}, constant(40)) for more in SCRAPED_TWICE],
+            *[
+                series({"namespace": "llm", "pod": "pair-0", "instance": f"10.0.0.9:{port}", "job": "llm"}, constant(20))
+                for port in (8000, 8001)
+            ],
         ],
         "vllm:num_requests_waiting": [
             series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(24))
@@ -124,9 +137,14 @@ def metrics() -> dict[str, list[GaugeSeries]]:
             # Two groups of two ranks; a group's ranks work on the same requests, one may lag.
             series({"namespace": "llm", "pod": "ranks-0", "dp_rank": group, "tp_rank": rank}, constant(running))
             for group, rank, running in [("0", "0", 30), ("0", "1", 29), ("1", "0", 10), ("1", "1", 10)]
+        ]
+        + [
+            series({**BOTH_NAMES, "job": "llm"}, constant(30)),
+            series({"namespace": "llm", "pod": "pair-0", "instance": "10.0.0.9:9000", "job": "llm"}, constant(10)),
         ],
         "vllm:request_success_total": [
-            series({"namespace": "llm", "pod": "serve-0", "container": "server"}, lambda i: 2.0 * i * STEP)
+            series({"namespace": "llm", "pod": "serve-0", "container": "server"}, lambda i: 2.0 * i * STEP),
+            *[series({**TWO_JOBS, **more}, lambda i: 2.0 * i * STEP) for more in SCRAPED_TWICE],
         ],
     }
 
@@ -146,6 +164,9 @@ INVENTORY = (
     one("twice", gpus_per_replica=1),
     one("mig", gpus_per_replica=1),
     one("ranks", gpus_per_replica=4, max_num_seqs=100),
+    one("both", gpus_per_replica=1, max_num_seqs=100),
+    one("copied", gpus_per_replica=1, max_num_seqs=100),
+    one("pair", gpus_per_replica=1, max_num_seqs=100),
 )
 
 
@@ -212,6 +233,27 @@ def test_requests_that_several_ranks_of_an_engine_export_count_once(fetched: Fet
     ranks = of(fetched, "ranks")
     assert set(ranks["signal"]) == {"requests_running/max_num_seqs"}
     assert set(ranks["utilization"]) == {0.4}
+
+
+@pytest.mark.parametrize(
+    ("name", "running_share"),
+    [
+        pytest.param("both", 0.3, id="one endpoint that exports the names of two engines"),
+        pytest.param("copied", 0.4, id="one endpoint scraped by two jobs, one of them by two servers"),
+        pytest.param("pair", 0.5, id="three engines in one pod, each at a port of its own"),
+    ],
+)
+def test_requests_of_an_endpoint_count_once_and_those_of_a_pods_endpoints_add_up(
+    fetched: FetchedHistory, name: str, running_share: float
+) -> None:
+    rows = of(fetched, name)
+    assert set(rows["ready_replicas"]) == {1.0}
+    assert rows["demand_replicas"].to_list() == pytest.approx([running_share] * rows.height)
+
+
+def test_a_request_that_two_jobs_tell_is_one(fetched: FetchedHistory) -> None:
+    rates = of(fetched, "copied").sort("ts")["offered_rate"].to_list()
+    assert rates == pytest.approx([2.0] * len(rates), rel=0.01)
 
 
 def test_a_pod_counts_from_the_moment_it_is_ready(fetched: FetchedHistory) -> None:
