@@ -126,7 +126,9 @@ def metrics() -> dict[str, list[GaugeSeries]]:
             series({**BOTH_NAMES, "job": "llm"}, constant(30)),
             *[series({**TWO_JOBS, **more}, constant(40)) for more in SCRAPED_TWICE],
             *[
-                series({"namespace": "llm", "pod": "pair-0", "instance": f"10.0.0.9:{port}", "job": "llm"}, constant(20))
+                series(
+                    {"namespace": "llm", "pod": "pair-0", "instance": f"10.0.0.9:{port}", "job": "llm"}, constant(20)
+                )
                 for port in (8000, 8001)
             ],
         ],
