@@ -61,6 +61,8 @@ def test_a_product_has_the_price_of_its_own_row(name: str, usd: float) -> None:
         "NVIDIA-A2",
         "NVIDIA-A16",
         "AMD_Instinct_MI300X",
+        "AMD_Instinct_MI355X",
+        "AMD Instinct MI350 OAM",
         "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
         "Standard_ND96isr_MI300X_v5",
         "H100 but not really",
