@@ -102,6 +102,19 @@ class DeviceSamples(Samples):
 
 
 @dataclass(frozen=True)
+class EngineSamples(Samples):
+    """A figure of engines' endpoints, as the metrics of one family tell it.
+
+    Attributes:
+        family: Prefix of the metrics, of `signals.ENGINE_FAMILIES`.
+        endpoints: Address and port of the endpoint of each series; empty where no label tells it.
+    """
+
+    family: str
+    endpoints: list[str]
+
+
+@dataclass(frozen=True)
 class DaySamples:
     """What one window holds.
 

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from piqc_pipeline.history.attribution import Owners, PodName, device, gpus_of_device, holder, is_placeholder
-from piqc_pipeline.history.points import DaySamples, DeviceSamples, Numbering, Numbers, Points, Samples, Window
+from piqc_pipeline.history.engines import of_pods
+from piqc_pipeline.history.points import (
+    DaySamples,
+    DeviceSamples,
+    EngineSamples,
+    Numbering,
+    Numbers,
+    Points,
+    Samples,
+    Window,
+)
 from piqc_pipeline.history.questions import Answer, DayQuestions
 from piqc_pipeline.history.signals import OVERSHOOT, DeviceSignal
 from piqc_pipeline.prometheus.answers import Matrix, joined
@@ -74,7 +84,13 @@ class PrometheusDay:
             missing=self._samples(asked.missing, of_pod),
             unready=self._samples(asked.unready, of_pod),
             wanted=self._samples(asked.wanted, of_spec),
-            engines={figure: self._samples(answers, of_pod) for figure, answers in asked.engines.items()},
+            engines=of_pods(
+                {
+                    figure: [self._endpoints(family, answer, of_pod) for family, answer in answers.items()]
+                    for figure, answers in asked.engines.items()
+                },
+                self._window.buckets,
+            ),
         )
 
     def _usual_count(self, name: str) -> int:
@@ -88,10 +104,20 @@ class PrometheusDay:
         return int(values[np.argmax(frequencies)])
 
     def _samples(self, answers: Sequence[Answer], whose: Whose) -> Samples:
+        return self._labeled(answers, whose)[0]
+
+    def _endpoints(self, family: str, answer: Answer, whose: Whose) -> EngineSamples:
+        samples, labels = self._labeled([answer], whose)
+        endpoints = [each.get("exported_instance") or each.get("instance", "") for each in labels]
+        return EngineSamples(samples.points, samples.workloads, samples.pods, family, endpoints)
+
+    def _labeled(self, answers: Sequence[Answer], whose: Whose) -> tuple[Samples, list[Labels]]:
+        """What is somebody's and finite, with the labels of its series."""
         labels, points = self._points(answers)
         owned = [whose(each) for each in labels]
         points = _of_series(points.at(np.isfinite(points.values)), [owner is not None for owner in owned])
-        return Samples(points, [owner[0] for owner in owned if owner], [owner[1] for owner in owned if owner])
+        samples = Samples(points, [owner[0] for owner in owned if owner], [owner[1] for owner in owned if owner])
+        return samples, [each for each, owner in zip(labels, owned, strict=True) if owner]
 
     def _devices(self, signal: DeviceSignal, whose: Whose, usual: int, short: Answer) -> DeviceSamples:
         """Mean of every device and bucket as a share, with the number of samples seen and expected."""

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 
 from piqc_pipeline.history.points import Window
-from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES
+from piqc_pipeline.history.signals import DEVICE_SIGNALS, ENGINE_COUNTERS, ENGINE_GAUGES, engine_metrics
 from piqc_pipeline.prometheus.answers import Matrix
 from piqc_pipeline.prometheus.client import PrometheusClient
 from piqc_pipeline.prometheus.labels import SAME_REQUESTS
@@ -21,7 +21,7 @@ OWNED = {"kube_pod_owner": "pod, exported_pod", "kube_replicaset_owner": "replic
 """Metrics of kube-state-metrics that tell an owner, and the labels that name what is owned."""
 SPECS = {"kube_deployment_spec_replicas": "deployment", "kube_statefulset_replicas": "statefulset"}
 """Metrics that tell the replicas wanted, and the label that names their workload."""
-POD = "namespace, pod, exported_namespace, exported_pod"
+ENDPOINT = "namespace, pod, exported_namespace, exported_pod, instance, exported_instance"
 SCRAPED_BY = ("job", "service", "endpoint", "prometheus", "prometheus_replica", "replica")
 """Labels of who scraped an endpoint: two monitors that select it, or two servers of a pair that a query joins."""
 SPARSE_SECONDS = 7200
@@ -32,7 +32,8 @@ Answer = Future[Matrix]
 
 def names_pattern() -> str:
     """A regular expression of every metric that is asked for."""
-    engines = [name for names in (*ENGINE_GAUGES.values(), *ENGINE_COUNTERS.values()) for name in names]
+    figures = (*ENGINE_GAUGES.values(), *ENGINE_COUNTERS.values())
+    engines = [metric for names in figures for metric in engine_metrics(names).values()]
     return "|".join([*(signal.name for signal in DEVICE_SIGNALS), *engines, *OWNED, *SPECS, READY, REQUESTS])
 
 
@@ -47,8 +48,7 @@ class DayQuestions:
         missing: Readiness of pods that hold accelerators but have no device sample in a bucket.
         unready: Readiness of pods that were ready in a part of a bucket; the others are not worth their traffic.
         wanted: Replicas of specs.
-        engines: Figures of engines' pods, of all engines together by what they tell. An endpoint counts once, under
-            the first of its engines' names; endpoints of a pod add up.
+        engines: Figures of engines' endpoints, by what they tell and by the prefix of the names that tell it.
     """
 
     def __init__(self, client: PrometheusClient, pool: Executor, window: Window, names: set[str]) -> None:
@@ -74,8 +74,8 @@ class DayQuestions:
             for metric, label in SPECS.items()
             if metric in names
         ]
-        gauges = {figure: self._engines(metrics, "avg_over_time") for figure, metrics in ENGINE_GAUGES.items()}
-        rates = {figure: self._engines(metrics, "rate") for figure, metrics in ENGINE_COUNTERS.items()}
+        gauges = {figure: self._engines(names, "avg_over_time") for figure, names in ENGINE_GAUGES.items()}
+        rates = {figure: self._engines(names, "rate") for figure, names in ENGINE_COUNTERS.items()}
         self.engines = {**gauges, **rates}
 
     def counts(self, name: str) -> Answer:
@@ -101,9 +101,12 @@ class DayQuestions:
         labels = f"{by}, namespace, exported_namespace, owner_kind, owner_name"
         return self._instant(f"group by ({labels}) (last_over_time({metric}[{self._window.seconds}s]))")
 
-    def _engines(self, metrics: tuple[str, ...], function: str) -> list[Answer]:
-        figures = [_of_endpoints(name, f"{function}({name}{self._width})") for name in metrics if name in self._names]
-        return [self._range(f"sum by ({POD}) ({' or '.join(figures)})")] if figures else []
+    def _engines(self, names: Mapping[str, str], function: str) -> dict[str, Answer]:
+        return {
+            prefix: self._range(_of_endpoints(metric, f"{function}({metric}{self._width})"))
+            for prefix, metric in engine_metrics(names).items()
+            if metric in self._names
+        }
 
     def _missing(self) -> list[Answer]:
         if READY not in self._names or REQUESTS not in self._names:
@@ -145,7 +148,7 @@ def _of_endpoints(name: str, figure: str) -> str:
     """
     if name.startswith("sglang"):
         figure = f"max without ({', '.join(SAME_REQUESTS)}) ({figure})"
-    return f"max by ({POD}, instance) (sum by ({POD}, instance, {', '.join(SCRAPED_BY)}) ({figure}))"
+    return f"max by ({ENDPOINT}) (sum by ({ENDPOINT}, {', '.join(SCRAPED_BY)}) ({figure}))"
 
 
 def _as_pod(aggregate: str, expression: str) -> str:

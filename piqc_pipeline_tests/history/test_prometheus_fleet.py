@@ -29,6 +29,7 @@ TARGET = {
 }
 GPU_UTIL, GR_ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 BOTH_NAMES = {"namespace": "llm", "pod": "both-0", "instance": "10.0.0.7:8000"}
+PASSED_ON = {"exported_namespace": "llm", "instance": "10.0.0.1:8889", "job": "collector"}
 TWO_JOBS = {"namespace": "llm", "pod": "copied-0", "instance": "10.0.0.8:8000"}
 SCRAPED_TWICE = (
     {"job": "llm", "service": "llm", "prometheus_replica": "a"},
@@ -125,12 +126,22 @@ def metrics() -> dict[str, list[GaugeSeries]]:
             series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(96)),
             series({**BOTH_NAMES, "job": "llm"}, constant(30)),
             *[series({**TWO_JOBS, **more}, constant(40)) for more in SCRAPED_TWICE],
+            series(
+                {"namespace": "llm", "pod": "passed-0", "instance": "10.0.0.5:8000", "job": "llm"},
+                lambda i: 40.0 if minutes(i) < 60 else None,
+            ),
             *[
                 series(
                     {"namespace": "llm", "pod": "pair-0", "instance": f"10.0.0.9:{port}", "job": "llm"}, constant(20)
                 )
                 for port in (8000, 8001)
             ],
+        ],
+        # A collector passes on what is scraped directly, too, under names without colons; one endpoint has both names.
+        "vllm_num_requests_running": [
+            series({**PASSED_ON, "exported_pod": "passed-0"}, constant(40)),
+            series({**PASSED_ON, "exported_pod": "alone-0"}, constant(50)),
+            series({**BOTH_NAMES, "job": "llm"}, constant(30)),
         ],
         "vllm:num_requests_waiting": [
             series({"namespace": "llm", "pod": "serve-0", "container": "server"}, constant(24))
@@ -169,6 +180,8 @@ INVENTORY = (
     one("both", gpus_per_replica=1, max_num_seqs=100),
     one("copied", gpus_per_replica=1, max_num_seqs=100),
     one("pair", gpus_per_replica=1, max_num_seqs=100),
+    one("passed", gpus_per_replica=1, max_num_seqs=100),
+    one("alone", gpus_per_replica=1, max_num_seqs=100),
 )
 
 
@@ -242,6 +255,8 @@ def test_requests_that_several_ranks_of_an_engine_export_count_once(fetched: Fet
     [
         pytest.param("both", 0.3, id="one endpoint that exports the names of two engines"),
         pytest.param("copied", 0.4, id="one endpoint scraped by two jobs, one of them by two servers"),
+        pytest.param("passed", 0.4, id="an engine scraped directly for an hour and through a collector all the time"),
+        pytest.param("alone", 0.5, id="an engine known through a collector only"),
         pytest.param("pair", 0.5, id="three engines in one pod, each at a port of its own"),
     ],
 )
@@ -249,6 +264,7 @@ def test_requests_of_an_endpoint_count_once_and_those_of_a_pods_endpoints_add_up
     fetched: FetchedHistory, name: str, running_share: float
 ) -> None:
     rows = of(fetched, name)
+    assert rows.height == HOURS * 12
     assert set(rows["ready_replicas"]) == {1.0}
     assert rows["demand_replicas"].to_list() == pytest.approx([running_share] * rows.height)
 
