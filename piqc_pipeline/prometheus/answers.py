@@ -215,25 +215,26 @@ def _swept(result: memoryview, warnings: tuple[str, ...]) -> Matrix | None:
 
     try:
         data = _LONG_DATA.decode(result)
-        told = [series.values for series in data.result if bytes(series.values) != b"[]"]
-        lengths = np.array([bytes(series.values).count(b'"') // 2 for series in data.result], dtype=np.int64)
-        points = b",".join(told)
-        numbers = points.translate(None, b'"[]')
+        values = [bytes(series.values) for series in data.result]
+        lengths = np.array([_plain_points(each) for each in values], dtype=np.int64)
+        numbers = b",".join(each for each in values if each != b"[]").translate(None, b'"[]')
         schema = {"number": pl.Float64}
         flat = pl.read_csv(numbers, schema=schema, has_header=False, separator=";", eol_char=",").to_series().to_numpy()
-    except (msgspec.MsgspecError, pl.exceptions.PolarsError):
+    except (msgspec.MsgspecError, pl.exceptions.PolarsError, ValueError):
         return None
-    count = int(lengths.sum())
-    plain = (
-        data.resultType == "matrix"
-        and len(points) - len(numbers) == 4 * count + 2 * len(told)  # quotes and brackets, and none within a value
-        and numbers.count(b",") == 2 * count - 1
-        and len(flat) == 2 * count
-        and bool(np.isfinite(flat[0::2]).all())
-    )
+    plain = data.resultType == "matrix" and len(flat) == 2 * lengths.sum() and bool(np.isfinite(flat[0::2]).all())
     if not plain:
         return None
     return Matrix([series.metric for series in data.result], lengths, flat[0::2], flat[1::2], warnings)
+
+
+def _plain_points(values: bytes) -> int:
+    """How many points a series has; `ValueError` where one of them is not exactly a number and a number in quotes."""
+    bare = values.translate(None, b"0123456789.+-eENaInf")
+    count = len(bare) // len(b'[,""],')
+    if bare != b"[" + b",".join([b'[,""]'] * count) + b"]":
+        raise ValueError("a point is no pair of a time and a value in quotes")
+    return count
 
 
 def _decoded(result: memoryview) -> _Data:

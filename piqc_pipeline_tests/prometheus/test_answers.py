@@ -59,6 +59,31 @@ def test_what_is_no_finite_number_is_never_one_and_costs_no_other_sample(text: s
     assert not math.isfinite(got.values[1]) and got.values[[0, 2, 3]].tolist() == [1, 2.5, 3]
 
 
+@pytest.mark.parametrize(
+    "points",
+    [
+        '[[1,"2",9],["3"]]',
+        '[[1,"2","9"],[3]]',
+        '[[1],["2",3,"4"]]',
+        '[1,["2"],[3,"4"]]',
+        '[[1,["2"],3,"4"]]',
+        '[[1,"2,3"],["4"]]',
+        '[[1,"2[]"],3,"4"]',
+    ],
+)
+def test_two_spoilt_points_that_make_up_for_each_other_are_no_result(points: str) -> None:
+    good = '{"metric":{"pod":"a"},"values":[[1,"7"],[2,"8"]]}'
+    for series in (f'{{"metric":{{}},"values":{points}}},{good}', f'{good},{{"metric":{{}},"values":{points}}}'):
+        with pytest.raises(PrometheusError, match="no result"):
+            read(f'{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}')
+
+
+def test_two_spoilt_series_that_make_up_for_each_other_are_no_result() -> None:
+    series = '{"metric":{"pod":"a"},"values":[[1,"2",3]]},{"metric":{"pod":"b"},"values":[["4"],[5,"6"]]}'
+    with pytest.raises(PrometheusError, match="no result"):
+        read(f'{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}')
+
+
 def test_a_native_histogram_has_no_points() -> None:
     histogram = {"count": "3", "sum": "6", "buckets": [[0, "1", "2", "3"]]}
     got = read(
