@@ -38,7 +38,9 @@ def history_command() -> None:
 )
 @click.option("--capacity", type=Number(0, min_open=True), help="Rate that keeps one replica 100 % busy.")
 @click.option("--skip-bad", is_flag=True, help="Import the good rows of a file that has bad ones.")
-@click.option("--force", is_flag=True, help="Let emptier rows replace fuller ones.")
+@click.option(
+    "--force", is_flag=True, help="Take the file's workloads as it tells them on its days, though the store is fuller."
+)
 def import_command(
     file: Path, store: str | None, unit: str | None, capacity: float | None, skip_bad: bool, force: bool
 ) -> None:
@@ -69,7 +71,7 @@ def import_command(
         click.echo(f"piqc: {warning}", err=True)
     click.echo(
         f"{counted(done.rows_written, 'row')} of {counted(done.workloads, 'workload')} into {location}, "
-        f"{counted(done.rows_kept, 'fuller row')} kept"
+        f"{counted(done.rows_kept, 'stored row')} kept"
     )
 
 
@@ -78,7 +80,7 @@ def import_command(
 @click.option("--end", type=click.DateTime(STAMPS), help="Instant after the last, UTC; else now.")
 @click.option("--prometheus-url", help="Address of Prometheus; else PIQC_PROMETHEUS_URL. Credentials are settings.")
 @click.option("--store", help=STORE_HELP)
-@click.option("--force", is_flag=True, help="Let emptier answers replace fuller rows.")
+@click.option("--force", is_flag=True, help="Take the answer as it is, though the store is fuller.")
 def fetch_command(
     start: datetime | None, end: datetime | None, prometheus_url: str | None, store: str | None, force: bool
 ) -> None:
@@ -121,7 +123,7 @@ def fetch_command(
         )
     for warning in done.warnings:
         click.echo(f"piqc: {warning}", err=True)
-    told = f"{counted(done.rows_written, 'row')} into {location}, {counted(done.rows_kept, 'fuller row')} kept"
+    told = f"{counted(done.rows_written, 'row')} into {location}, {counted(done.rows_kept, 'stored row')} kept"
     click.echo(told)
     if not done.rows_written + done.rows_kept:
         raise HistoryError(

@@ -73,7 +73,9 @@ class DuckDbStore:
         self._migrations = migrations
         self._lock = _IN_PROCESS.setdefault(str(self._path.resolve()), threading.RLock())
 
-    def replace(self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False) -> Replaced:
+    def replace(
+        self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False, others: bool = True
+    ) -> Replaced:
         """Replace the rows of `[start, end)` in one transaction (see `table.merged` for what stays).
 
         Raises:
@@ -91,9 +93,9 @@ class DuckDbStore:
             telling = [name for name in BUCKETS_SCHEMA if name in (*BUCKETS_KEY, *DECISIVE)]
             stored = _columns(connection, telling, within, window)
             if rows.select(telling).equals(stored) or not takes_all(stored, rows, BUCKETS_KEY):
-                others = [name for name in BUCKETS_SCHEMA if name not in telling]
-                stored = stored.hstack(_columns(connection, others, within, window)).select(list(BUCKETS_SCHEMA))
-                rows, outcome = _merged(stored, rows, pl.concat([series, new]), force=force)
+                further = [name for name in BUCKETS_SCHEMA if name not in telling]
+                stored = stored.hstack(_columns(connection, further, within, window)).select(list(BUCKETS_SCHEMA))
+                rows, outcome = _merged(stored, rows, pl.concat([series, new]), force=force, others=others)
                 if rows.equals(stored):
                     return outcome
             if new.height:
@@ -299,12 +301,12 @@ def _columns(connection: duckdb.DuckDBPyConnection, names: list[str], clause: st
 
 
 def _merged(
-    stored: pl.DataFrame, rows: pl.DataFrame, series: pl.DataFrame, *, force: bool
+    stored: pl.DataFrame, rows: pl.DataFrame, series: pl.DataFrame, *, force: bool, others: bool
 ) -> tuple[pl.DataFrame, Replaced]:
     """What `table.merged` leaves of two frames of `BUCKETS_SCHEMA`: a workload's series count as one."""
     workloads = series.select(
         "series_id", "step_seconds", pl.struct("cluster", "workload").rank("dense").alias("workload")
     )
     both = [frame.join(workloads, on="series_id", maintain_order="left") for frame in (stored, rows)]
-    winners, outcome = merged(*both, force=force, key=["workload", "ts"])
+    winners, outcome = merged(*both, force=force, others=others, key=["workload", "ts"])
     return winners.select(list(BUCKETS_SCHEMA)).sort(BUCKETS_KEY), outcome

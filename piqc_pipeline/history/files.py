@@ -9,6 +9,7 @@ import polars as pl
 
 from piqc_pipeline.errors import HistoryFileUnreadable
 from piqc_pipeline.history.demand import SATURATED_UTILIZATION
+from piqc_pipeline.history.doubts import Doubt, some
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.parsing import NATIVE_FIGURES, ParsedFile, parse_file
 from piqc_pipeline.history.samples import FetchedHistory, conform, empty_history
@@ -35,6 +36,8 @@ class Series(NamedTuple):
 class FileSource:
     """History from a file: CSV or Parquet in one of the forms of `parsing`."""
 
+    tells_all = False
+
     def __init__(
         self, path: Path | str, *, unit: str | None = None, capacity: float | None = None, skip_bad: bool = False
     ) -> None:
@@ -53,6 +56,11 @@ class FileSource:
         self._opened: ParsedFile | None = None
         self._known: dict[tuple[tuple[WorkloadInventory, ...], int], list[Series]] = {}
         self._bad: tuple[int, list[tuple[int, str]]] | None = None
+
+    @property
+    def told_by(self) -> str:
+        """As sentences call it."""
+        return self._path.name
 
     @property
     def path(self) -> Path:
@@ -133,7 +141,7 @@ class FileSource:
         by_workload = pl.col("workload").replace_strict(known_rates, default=self._capacity, return_dtype=pl.Float64)
         means = means.with_columns(pl.col("capacity_rate_per_replica").fill_null(by_workload))
         rows = _with_demand(means, inventory)
-        return FetchedHistory(rows, tuple(warnings + _load_warnings(rows)))
+        return FetchedHistory(rows, tuple(map(Doubt, warnings + _load_warnings(rows))))
 
     def _bad_rows(self, parsed: ParsedFile) -> list[str]:
         if self._bad is None:
@@ -253,14 +261,14 @@ def _series_warnings(series: list[Series], inventory: Sequence[WorkloadInventory
     strange = [entry.name for entry in series if entry.workload not in known]
     if inventory and strange:
         warnings.append(
-            f"{len(strange)} series belong to no workload of the inventory and keep their own names: {_some(strange)}"
+            f"{len(strange)} series belong to no workload of the inventory and keep their own names: {some(strange)}"
         )
     doubled = [entry.name for entry in series if entry.instants < entry.rows]
     if doubled:
-        warnings.append(f"several samples of one instant are averaged in {_some(doubled)}")
+        warnings.append(f"several samples of one instant are averaged in {some(doubled)}")
     single = [entry.name for entry in series if entry.rows == 1]
     if single:
-        warnings.append(f"only one sample in {_some(single)}: neither a profile nor a forecast can be made of it")
+        warnings.append(f"only one sample in {some(single)}: neither a profile nor a forecast can be made of it")
     return warnings
 
 
@@ -269,7 +277,7 @@ def _load_warnings(rows: pl.DataFrame) -> list[str]:
     zero = rows.group_by("workload").agg(pl.col("demand_replicas").max().alias("top"), pl.len().alias("n"))
     idle = zero.filter((pl.col("top") == 0) & (pl.col("n") > 1))["workload"].sort().to_list()
     if idle:
-        warnings.append(f"the load is zero throughout in {_some(idle)}")
+        warnings.append(f"the load is zero throughout in {some(idle)}")
     step = pl.col("ts").diff().over("workload").dt.total_seconds()
     gaps = rows.with_columns(step.alias("pause")).filter(
         (pl.col("pause") > GAP_WORTH_TELLING_SECONDS) & (pl.col("pause") > pl.col("step_seconds"))
@@ -280,7 +288,7 @@ def _load_warnings(rows: pl.DataFrame) -> list[str]:
     rate_only = rows.filter(pl.col("signal") == "offered_rate")["workload"].unique().sort().to_list()
     if rate_only:
         warnings.append(
-            f"only a rate is given for {_some(rate_only)}: demand in replicas is unknown without "
+            f"only a rate is given for {some(rate_only)}: demand in replicas is unknown without "
             "capacity_rate_per_replica (or --capacity)"
         )
     unsure = (
@@ -290,14 +298,10 @@ def _load_warnings(rows: pl.DataFrame) -> list[str]:
         .to_list()
     )
     if unsure:
-        warnings.append(f"no replicas are given for {_some(unsure)}: one is assumed, so demand equals utilization")
+        warnings.append(f"no replicas are given for {some(unsure)}: one is assumed, so demand equals utilization")
     return warnings
 
 
 def counted(count: int, noun: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

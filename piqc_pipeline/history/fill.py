@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from piqc_pipeline.errors import PartitionInFuture
+from piqc_pipeline.history.doubts import Doubt, sentences
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.samples import HistorySource, days_between, floor_to
-from piqc_pipeline.history.table import HistoryStore, Replaced
+from piqc_pipeline.history.table import HistoryStore
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,14 @@ def fill(
             "choose a past day"
         )
     end = min(end, floor_to(now, bucket_seconds))
-    written, kept, warnings = 0, 0, list[str]()
+    written, kept, doubts = 0, 0, dict[datetime, tuple[Doubt, ...]]()
     for day in days_between(start, end):
         first, last = max(start, day), min(end, day + timedelta(days=1))
         fetched = source.fetch(first, last, inventory, bucket_seconds)
-        outcome: Replaced = store.replace(first, last, fetched.frame, force=force)
+        outcome = store.replace(first, last, fetched.frame, force=force, others=source.tells_all)
         written += outcome.rows_written
         kept += outcome.rows_kept
-        warnings += [*fetched.warnings, *outcome.warnings]
+        doubts[day] = (*fetched.doubts, *outcome.doubts(source.told_by))
         if on_day is not None:
             on_day()
-    return Filled(written, kept, tuple(dict.fromkeys(warnings)))
+    return Filled(written, kept, sentences(doubts))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryFileUnreadable, OutputUnwritable
+from piqc_pipeline.history.doubts import Doubt, together
 from piqc_pipeline.history.files import FileSource
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.samples import day_of, days_between
@@ -47,7 +48,7 @@ def import_file(
         inventory: Workloads to join series to.
         bucket_seconds: Width of a row, unless the file is coarser.
         now: Rows that end after it are left out with a warning.
-        force: Let emptier rows replace fuller ones.
+        force: Let emptier rows replace fuller ones, and delete other rows that its workloads have on its days.
         on_part: Called with windows done (1) and windows in all.
 
     Raises:
@@ -77,17 +78,18 @@ def import_file(
     days = days_between(day_of(first), min(last, now) + timedelta(microseconds=1))
     parts = max(1, min(len(days), ceil(sum(entry.rows for entry in series) / ROWS_AT_ONCE)))
     size = ceil(len(days) / parts) if days else 1
-    written = kept = 0
+    written, kept, doubts = 0, 0, list[Doubt]()
     windows = [days[position : position + size] for position in range(0, len(days), size)]
     for window in windows:
         start, end = window[0], min(window[-1] + timedelta(days=1), now)
         fetched = source.fetch(start, end, inventory, bucket_seconds)
-        outcome = store.replace(start, end, fetched.frame, force=force)
+        outcome = store.replace(start, end, fetched.frame, force=force, others=source.tells_all)
         written, kept = written + outcome.rows_written, kept + outcome.rows_kept
-        warnings += [*fetched.warnings, *outcome.warnings]
+        doubts += [*fetched.doubts, *outcome.doubts(source.told_by)]
         if on_part is not None:
             on_part(1, len(windows))
-    return Imported(written, kept, len({entry.workload for entry in series}), tuple(dict.fromkeys(warnings)))
+    told = (*warnings, *map(str, together(doubts)))
+    return Imported(written, kept, len({entry.workload for entry in series}), told)
 
 
 def put_aside(source: FileSource) -> Path | None:

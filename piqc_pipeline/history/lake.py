@@ -62,22 +62,21 @@ class ParquetLake:
         self.location = location.rstrip("/")
         self._remote = "://" in location
 
-    def replace(self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False) -> Replaced:
+    def replace(
+        self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False, others: bool = True
+    ) -> Replaced:
         """Replace the rows of `[start, end)`, one object a cluster and day (see `table.merged` for what stays)."""
         frame = check_window(start, end, frame)
         clusters = frame["cluster"].unique().sort().to_list()
-        if force or not clusters:
+        if others and (force or not clusters):
             clusters = sorted({*clusters, *self._clusters()})
-        written, kept, warnings = 0, 0, list[str]()
+        outcome = Replaced(0, 0)
         for day in days_between(start, end):
             first, last = max(start, day), min(end, day + timedelta(days=1))
             for cluster in clusters:
                 part = frame.filter((pl.col("cluster") == cluster) & (pl.col("ts") >= first) & (pl.col("ts") < last))
-                outcome = self._replace_day(cluster, day, first, last, part, force=force)
-                written += outcome.rows_written
-                kept += outcome.rows_kept
-                warnings += outcome.warnings
-        return Replaced(written, kept, tuple(dict.fromkeys(warnings)))
+                outcome += self._replace_day(cluster, day, first, last, part, force=force, others=others)
+        return outcome
 
     def read(
         self, start: datetime | None = None, end: datetime | None = None, workloads: list[str] | None = None
@@ -186,13 +185,21 @@ class ParquetLake:
                             self._keep(path, rows.clear())
 
     def _replace_day(
-        self, cluster: str, day: datetime, first: datetime, last: datetime, part: pl.DataFrame, *, force: bool
+        self,
+        cluster: str,
+        day: datetime,
+        first: datetime,
+        last: datetime,
+        part: pl.DataFrame,
+        *,
+        force: bool,
+        others: bool,
     ) -> Replaced:
         folder = self._folder("gpu_utilization", cluster, day)
         own = f"{folder}/{_part_name(part, first) if self._remote else 'history'}.parquet"
         outcome = Replaced(0, 0)
         inside = (pl.col("ts") >= first) & (pl.col("ts") < last)
-        if not force:
+        if not (force and others):
             inside &= pl.col("workload").is_in(part["workload"].unique().implode())
         with self._exclusive(own):
             for attempt in range(PUT_TRIES if self._remote else 1):
@@ -202,15 +209,15 @@ class ParquetLake:
                 }
                 stored = joined_parts(pl.concat([empty_history(), *objects.values()]))
                 window = (pl.col("ts") >= first) & (pl.col("ts") < last)
-                rows, done = merged(stored.filter(window), part, force=force)
+                rows, done = merged(stored.filter(window), part, force=force, others=others)
                 outcome = outcome if attempt else done
                 kept = objects.pop(own, empty_history())
-                others = {path: left for path, left in objects.items() if left.select(inside.any()).item()}
+                rest = {path: left for path, left in objects.items() if left.select(inside.any()).item()}
                 mine = pl.concat([kept.filter(~inside), rows.filter(inside)]).sort("workload", "ts")
-                if mine.equals(kept) and not others:
+                if mine.equals(kept) and not rest:
                     break
                 self._put(own, mine)
-                for path, left in others.items():
+                for path, left in rest.items():
                     self._keep(path, left.filter(~inside))
         return outcome
 

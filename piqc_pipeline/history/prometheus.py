@@ -14,6 +14,7 @@ import httpx
 import polars as pl
 
 from piqc_pipeline.history.attribution import Owners
+from piqc_pipeline.history.doubts import together
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.points import Window
 from piqc_pipeline.history.prometheus_day import PrometheusDay
@@ -30,6 +31,9 @@ DAY_SECONDS = 86_400
 
 class PrometheusSource:
     """History from a Prometheus that scrapes GPU exporters, engines and, at best, kube-state-metrics."""
+
+    told_by = "the answer of Prometheus"
+    tells_all = True
 
     def __init__(
         self,
@@ -70,11 +74,10 @@ class PrometheusSource:
             parts = [self._day(client, pool, day, inventory, bucket_seconds) for day in days_between(start, end)]
         frame = pl.concat([part.frame for part in parts]) if parts else empty_history()
         frame = frame.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
-        warnings = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
         if len(parts) > 1:
             names = pl.Enum(frame["workload"].unique().sort())  # whose numbers are sorted, not millions of texts
             frame = frame.sort(pl.col("workload").cast(names), "ts")
-        return FetchedHistory(frame, warnings)
+        return FetchedHistory(frame, together(doubt for part in parts for doubt in part.doubts))
 
     def _day(
         self,
@@ -88,7 +91,7 @@ class PrometheusSource:
         names = set(client.names(names_pattern(), start, window.end))
         day = PrometheusDay(DayQuestions(client, pool, window, names), window)
         rows = day_rows(day.samples(Owners(inventory, *day.owners())), inventory)
-        return FetchedHistory(rows, tuple(day.warnings))
+        return FetchedHistory(rows, together(day.doubts))
 
 
 @contextmanager

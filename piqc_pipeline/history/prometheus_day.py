@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from piqc_pipeline.history.attribution import Owners, PodName, device, gpus_of_device, holder, is_placeholder
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.engines import of_pods
 from piqc_pipeline.history.points import (
     DaySamples,
@@ -36,7 +37,7 @@ Whose = Callable[[Labels], Owned | None]
 
 
 class PrometheusDay:
-    """Reads the answers about one window of at most a day; what is doubtful is kept in `warnings`."""
+    """Reads the answers about one window of at most a day; what is doubtful is kept in `doubts`."""
 
     def __init__(self, asked: DayQuestions, window: Window) -> None:
         """Nothing is read yet.
@@ -46,7 +47,7 @@ class PrometheusDay:
             window: What they are about.
         """
         self._asked, self._window = asked, window
-        self.warnings: list[str] = []
+        self.doubts: list[Doubt] = []
 
     def owners(self) -> tuple[dict[PodName, tuple[str, str]], dict[tuple[str, str, str], tuple[str, str]]]:
         """Owners of pods, ReplicaSets and Jobs during the window, where kube-state-metrics is scraped."""
@@ -151,7 +152,8 @@ class PrometheusDay:
         above = (values > OVERSHOOT) & (values <= 100 * OVERSHOOT)
         if above.sum() <= 0.01 * len(values):
             return signal.full_scale
-        self.warnings.append(f"{signal.name} comes in percent here although its exporter writes ratios: divided by 100")
+        says = f"{signal.name} comes in percent here although its exporter writes ratios: divided by 100"
+        self.doubts.append(Doubt(says))
         return 100.0
 
     def _counts(self, labels: list[Labels], points: Points, usual: int, short: Answer) -> tuple[Numbers, Points]:
@@ -172,9 +174,8 @@ class PrometheusDay:
             return points
         spoilt = points.at(~possible)
         series = np.unique(spoilt.series)
-        self.warnings.append(
-            f"{name}: {len(spoilt.values)} buckets of {len(series)} devices hold impossible values, dropped"
-        )
+        says = f"{name}: {{count}} buckets of {{number}} devices hold impossible values, dropped"
+        self.doubts.append(Doubt(says, len(spoilt.values), frozenset(device(labels[number]) for number in series)))
         parts = [points.at(possible)]
         asked = {number: self._asked.samples(name, dict(_key(labels[number]))) for number in series[:MAX_REREAD_SERIES]}
         for number, answer in asked.items():
@@ -191,16 +192,15 @@ class PrometheusDay:
         )
 
     def _tell_unattributed(self, labels: list[Labels], owned: list[Owned | None]) -> None:
-        placeholders = sum(map(is_placeholder, labels))
+        placeholders = frozenset(device(each) for each in labels if is_placeholder(each))
         if placeholders:
-            self.warnings.append(
-                f"{placeholders} accelerators belong to a fractional scheduler's reservation: not attributable"
-            )
+            says = "{number} accelerators belong to a fractional scheduler's reservation: not attributable"
+            self.doubts.append(Doubt(says, names=placeholders))
         lost = {holder(each) for each, owner in zip(labels, owned, strict=True) if not owner}
-        names = sorted("/".join(pod) for pod in lost if pod)
+        names = frozenset("/".join(pod) for pod in lost if pod)
         if names:
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            self.warnings.append(f"{len(names)} pods belong to no known workload and are left out: {shown}")
+            says = "{number} pods belong to no known workload and are left out: {names}"
+            self.doubts.append(Doubt(says, names=names))
 
     def _points(self, answers: Sequence[Answer]) -> tuple[list[Labels], Points]:
         """Labels of each series and where its points lie; what came in parts or from several metrics is one series."""
@@ -218,7 +218,7 @@ class PrometheusDay:
 
     def _read(self, answer: Answer) -> Matrix:
         matrix = answer.result()
-        self.warnings += [f"Prometheus warns: {text}" for text in matrix.warnings]
+        self.doubts += [Doubt(f"Prometheus warns: {text}") for text in matrix.warnings]
         return matrix
 
 

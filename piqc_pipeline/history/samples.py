@@ -5,12 +5,13 @@ A missing bucket has no row; an unknown figure is null, never 0 and never NaN.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import polars as pl
 
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.inventory import WorkloadInventory
 
 TIMESTAMP = pl.Datetime("us", "UTC")
@@ -75,15 +76,31 @@ class FetchedHistory:
 
     Attributes:
         frame: Rows of `HISTORY_SCHEMA`, sorted by workload and time, one a bucket at most.
-        warnings: Sentences about what is missing or doubtful; they go into the run's metadata.
+        doubts: What is missing or doubtful; goes into the run's metadata.
     """
 
     frame: pl.DataFrame
-    warnings: tuple[str, ...] = field(default=())
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The doubts as sentences."""
+        return tuple(map(str, self.doubts))
 
 
 class HistorySource(Protocol):
-    """Anything that history can be read from."""
+    """Anything that history can be read from.
+
+    Attributes:
+        told_by: As sentences call what it tells: `the answer of Prometheus`, `load.csv`.
+        tells_all: Whether a workload that it does not name has no load there; a file tells of its own only.
+    """
+
+    @property
+    def told_by(self) -> str: ...  # noqa: D102 - see the class
+
+    @property
+    def tells_all(self) -> bool: ...  # noqa: D102
 
     def fetch(
         self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int

@@ -12,6 +12,7 @@ import polars as pl
 
 from piqc_pipeline.facts.snapshot import AcceleratorReading, ClusterSnapshot, Confidence, Pod, Workload
 from piqc_pipeline.history.demand import MIN_DEVICE_COVERAGE, SATURATED_UTILIZATION
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.samples import FetchedHistory, HistorySource, conform, empty_history
 from piqc_pipeline.history.table import HistoryStore
@@ -93,6 +94,16 @@ class SnapshotSource:
         self._store = store
         self._primary = primary
 
+    @property
+    def told_by(self) -> str:
+        """As sentences call it."""
+        return self._primary.told_by if self._primary else "the scans"
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether what it does not name has no load."""
+        return self._primary is None or self._primary.tells_all
+
     def fetch(
         self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
     ) -> FetchedHistory:
@@ -102,10 +113,10 @@ class SnapshotSource:
         if known is None:
             return FetchedHistory(rows)
         extra = rows.join(known.frame, on=["workload", "ts"], how="anti")
-        warnings = known.warnings
+        doubts = known.doubts
         if extra.height:
-            warnings += (f"{extra.height} buckets that the source lacks come from scans' observations",)
-        return FetchedHistory(pl.concat([known.frame, extra]).sort("workload", "ts"), warnings)
+            doubts += (Doubt("{count} buckets that the source lacks come from scans' observations", extra.height),)
+        return FetchedHistory(pl.concat([known.frame, extra]).sort("workload", "ts"), doubts)
 
 
 def _bucketed(observations: pl.DataFrame, bucket_seconds: int) -> pl.DataFrame:

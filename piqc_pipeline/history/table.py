@@ -5,13 +5,14 @@ not. How bytes reach a disk belongs to `duckdb_store` and `lake`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, TIMESTAMP, conform
 
 KEY = ["cluster", "workload", "ts"]
@@ -48,12 +49,33 @@ class Replaced:
     Attributes:
         rows_written: Rows that came from the new answer.
         rows_kept: Stored rows that stayed because the new answer was emptier there.
-        warnings: Sentences about what was kept and why.
+        rows_fuller: Those of them that the answer tells of, too.
+        days_kept: Days of workloads that stayed with their own width of buckets.
+        rows_of_kept_days: Rows of these days.
     """
 
     rows_written: int
     rows_kept: int
-    warnings: tuple[str, ...] = ()
+    rows_fuller: int = 0
+    days_kept: int = 0
+    rows_of_kept_days: int = 0
+
+    def __add__(self, other: "Replaced") -> "Replaced":
+        """Both together."""
+        return Replaced(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def doubts(self, told_by: str) -> tuple[Doubt, ...]:
+        """What was kept, and why.
+
+        Args:
+            told_by: As a sentence calls what the new rows came from.
+        """
+        emptier = f"{{count}} workload-days stay as stored: {told_by} has another bucket width there and is emptier"
+        fuller = f"{{count}} stored rows are fuller than in {told_by} and stay (force takes the emptier ones)"
+        missing = f"{{count}} stored rows are not in {told_by} and stay (force deletes them)"
+        rows_missing = self.rows_kept - self.rows_fuller - self.rows_of_kept_days
+        told = ((emptier, self.days_kept), (fuller, self.rows_fuller), (missing, rows_missing))
+        return tuple(Doubt(says, count) for says, count in told if count)
 
 
 class HistoryStore(Protocol):
@@ -61,8 +83,18 @@ class HistoryStore(Protocol):
 
     location: str
 
-    def replace(self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False) -> Replaced:
-        """Replace the rows of `[start, end)`; running it twice changes nothing."""
+    def replace(
+        self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False, others: bool = True
+    ) -> Replaced:
+        """Replace the rows of `[start, end)`; running it twice changes nothing.
+
+        Args:
+            start: First instant.
+            end: Instant after the last.
+            frame: The new rows.
+            force: Take them as they are, emptier or not.
+            others: Whether they tell of all workloads; else those that they do not name are left alone.
+        """
         ...
 
     def read(
@@ -176,7 +208,7 @@ def runs(rows: pl.DataFrame, names: Sequence[str]) -> tuple[pl.DataFrame, pl.Ser
 
 
 def merged(
-    stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False, key: list[str] = KEY
+    stored: pl.DataFrame, incoming: pl.DataFrame, *, force: bool = False, others: bool = True, key: list[str] = KEY
 ) -> tuple[pl.DataFrame, Replaced]:
     """The rows that a window holds after an answer came in.
 
@@ -189,11 +221,18 @@ def merged(
         stored: Rows of the window as they lie in the store.
         incoming: Rows of the window as the source answers now.
         force: Take the answer as it is, emptier or not.
+        others: Whether the answer is about all workloads; else those that it does not name are left alone.
         key: Columns that name a bucket, `ts` last; a store may have numbers in place of names.
     """
+    if not others:
+        named = incoming.select(key[:-1]).unique()
+        rest = stored.join(named, on=key[:-1], how="anti")
+        told = stored.join(named, on=key[:-1], how="semi", maintain_order="left")
+        rows, outcome = merged(told, incoming, force=force, key=key)
+        return (pl.concat([rest.select(rows.columns), rows]).sort(key) if rest.height else rows), outcome
     if force or stored.is_empty() or takes_all(stored, incoming, [*key, "step_seconds"]):
         return incoming, Replaced(incoming.height, 0)
-    stored, incoming, kept_days = _one_width_a_day(stored, incoming, key)
+    stored, incoming, days_kept, rows_of_kept_days = _one_width_a_day(stored, incoming, key)
     both = pl.concat(
         [
             incoming.with_columns(_fullness(), pl.lit(1, pl.Int8).alias("_new")),
@@ -203,17 +242,9 @@ def merged(
     winners = both.sort([*key, "_full", "_new"]).unique(key, keep="last", maintain_order=True)
     written = int(winners["_new"].sum())
     kept = winners.height - written
-    warnings = []
-    if kept_days:
-        warnings.append(
-            f"{kept_days} workload-days keep their stored rows: the answer has another bucket width and is emptier"
-        )
     fuller = winners.filter(pl.col("_new") == 0).join(incoming, on=key, how="semi").height
-    if fuller:
-        warnings.append(f"{fuller} stored rows are fuller than the answer and stay; --force takes the answer")
-    if kept > fuller:
-        warnings.append(f"{kept - fuller} stored rows are missing from the answer and stay; --force takes the answer")
-    return winners.select(incoming.columns), Replaced(written, kept, tuple(warnings))
+    outcome = Replaced(written, kept, fuller, days_kept, rows_of_kept_days)
+    return winners.select(incoming.columns), outcome
 
 
 def joined_parts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -248,7 +279,8 @@ def _fullness() -> pl.Expr:
 
 def _one_width_a_day(
     stored: pl.DataFrame, incoming: pl.DataFrame, key: list[str]
-) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+) -> tuple[pl.DataFrame, pl.DataFrame, int, int]:
+    """Both without the days of the emptier width; how many days stay as stored, and their rows."""
     group = [*key[:-1], "day"]
     columns = incoming.columns
     day = pl.col("ts").dt.truncate("1d").alias("day")
@@ -268,12 +300,13 @@ def _one_width_a_day(
         .filter((pl.col("narrow") != pl.col("wide_new")) | (pl.col("wide") != pl.col("narrow_new")))
     )
     if pairs.is_empty():
-        return stored, incoming, 0
+        return stored, incoming, 0, 0
     keep = pairs.filter(pl.col("weight") > pl.col("weight_new"))
     take = pairs.filter(pl.col("weight") <= pl.col("weight_new"))
     stored = stored.with_columns(day).join(take, on=group, how="anti").select(columns)
     incoming = incoming.with_columns(day).join(keep, on=group, how="anti").select(columns)
-    return stored, incoming, keep.height
+    rows_kept = stored.with_columns(day).join(keep, on=group, how="semi").height
+    return stored, incoming, keep.height, rows_kept
 
 
 def as_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:

@@ -39,6 +39,23 @@ def test_importing_twice_changes_nothing(place: Path) -> None:
     assert open_store("piqc-data/history.duckdb").read().equals(once)
 
 
+@pytest.mark.parametrize("store", ["piqc-data/history.duckdb", "piqc-data/lake"])
+def test_an_import_touches_the_files_workloads_only_and_names_the_file(place: Path, store: str) -> None:
+    other, own = "prod/inference/Deployment/embed", "file/a/Workload/b"
+    stored = pl.concat([rows([0.5, 0.6], workload=own, devices_seen=4), rows([0.8] * 3, workload=other)])
+    opened = open_store(store)
+    opened.replace(DAY, NEXT_DAY, stored)
+    (place / "load.csv").write_text("ts,workload,utilization\n2025-01-06 00:00,a/b,0.1\n")
+    done = run("import", "load.csv", "--store", store)
+    assert "piqc: 1 stored rows are not in load.csv and stay (force deletes them)\n" in done.stderr
+    assert "piqc: 1 stored rows are fuller than in load.csv and stay (force takes the emptier ones)\n" in done.stderr
+    assert done.stdout == f"0 rows of 1 workload into {store}, 2 stored rows kept\n"
+    assert opened.read().equals(stored)
+    done = run("import", "load.csv", "--store", store, "--force")
+    assert done.stdout == f"1 row of 1 workload into {store}, 0 stored rows kept\n"
+    assert opened.read()["utilization"].to_list() == [0.1, 0.8, 0.8, 0.8]
+
+
 def test_bad_rows_are_put_aside_and_nothing_goes_in_without_skip_bad(place: Path) -> None:
     (place / "load.csv").write_text("ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,900\n2025-01-06 00:10,20\n")
     with pytest.raises(HistoryFileUnreadable, match=r"line 3: utilization 900 .*load.csv.bad.csv"):
@@ -127,7 +144,7 @@ def test_an_export_of_nothing_writes_nothing(place: Path) -> None:
 def test_generated_samples_can_be_imported(place: Path) -> None:
     run("generate", "--days", "2", "-o", "week.csv", "--name", "prod/chat")
     done = run("import", "week.csv")
-    assert done.output.endswith("576 rows of 1 workload into piqc-data/history.duckdb, 0 fuller rows kept\n")
+    assert done.output.endswith("576 rows of 1 workload into piqc-data/history.duckdb, 0 stored rows kept\n")
 
 
 def test_generated_openmetrics_end_as_promtool_wants(place: Path) -> None:

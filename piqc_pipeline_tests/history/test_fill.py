@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import PartitionInFuture, PrometheusError
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.fill import fill
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.samples import FetchedHistory
@@ -16,6 +17,8 @@ from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 class Constant:
     """A source of 0.5 in every bucket, which fails from an instant on."""
 
+    told_by, tells_all = "the answer", True
+
     def __init__(self, fails_at: datetime | None = None) -> None:
         self.fails_at = fails_at
 
@@ -25,7 +28,7 @@ class Constant:
         if self.fails_at and end > self.fails_at:
             raise PrometheusError("gone")
         buckets = int((end - start).total_seconds() // bucket_seconds)
-        return FetchedHistory(rows([0.5] * buckets, start=start, step_seconds=bucket_seconds), ("a warning",))
+        return FetchedHistory(rows([0.5] * buckets, start=start, step_seconds=bucket_seconds), (Doubt("a warning"),))
 
 
 def test_a_day_that_has_not_begun_is_refused(tmp_path: Path) -> None:
@@ -56,6 +59,28 @@ def test_progress_is_told_day_by_day(tmp_path: Path) -> None:
     end, store = DAY + timedelta(days=5), open_store(tmp_path / "h.duckdb")
     fill(store, Constant(), DAY, end, (), 3600, end, on_day=lambda: done.append(store.read().height))
     assert done == [24, 48, 72, 96, 120]
+
+
+def test_the_same_warning_of_many_days_is_one_sentence_with_their_number(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "h.duckdb")
+    end = DAY + timedelta(days=28)
+    filled = fill(store, Constant(), DAY, end, (), 3600, end)
+    assert filled.warnings == ("a warning (28 days, 2025-01-06 to 2025-02-02)",)
+
+
+@pytest.mark.parametrize("name", ["h.duckdb", "lake"])
+def test_stored_rows_that_answers_lack_are_one_sentence_with_their_number(tmp_path: Path, name: str) -> None:
+    store = open_store(tmp_path / name)
+    end = DAY + timedelta(days=3)
+    two = pl.concat([rows([0.9] * count, workload=f"prod/x/Deployment/w{count}", start=DAY) for count in (2, 5)])
+    store.replace(DAY, NEXT_DAY, two)
+    store.replace(NEXT_DAY, end, rows([0.9], workload="prod/x/Deployment/w9", start=NEXT_DAY))
+    filled = fill(store, Constant(), DAY, end, (), 3600, end)
+    assert filled.rows_kept == 8
+    assert filled.warnings == (
+        "a warning (3 days, 2025-01-06 to 2025-01-08)",
+        "8 stored rows are not in the answer and stay (force deletes them) (2 days, 2025-01-06 to 2025-01-07)",
+    )
 
 
 def test_what_is_filled_twice_or_in_overlapping_ranges_is_the_same(tmp_path: Path) -> None:

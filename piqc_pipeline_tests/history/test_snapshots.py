@@ -14,6 +14,7 @@ from piqc_pipeline.facts.snapshot import (
     Pod,
     Workload,
 )
+from piqc_pipeline.history.doubts import Doubt
 from piqc_pipeline.history.inventory import WorkloadInventory, inventory_from_snapshot
 from piqc_pipeline.history.samples import FetchedHistory
 from piqc_pipeline.history.snapshots import SnapshotSource, observations_of
@@ -104,10 +105,14 @@ def test_the_inventory_names_pods_and_limits() -> None:
 class Nothing:
     """A source that knows the first bucket only."""
 
+    told_by, tells_all = "the answer", True
+
     def fetch(
         self, start: datetime, end: datetime, inventory: Sequence[WorkloadInventory], bucket_seconds: int
     ) -> FetchedHistory:
-        return FetchedHistory(rows([0.9], samples_seen=10, samples_expected=10, devices_seen=4), ("from the source",))
+        return FetchedHistory(
+            rows([0.9], samples_seen=10, samples_expected=10, devices_seen=4), (Doubt("from the source"),)
+        )
 
 
 @pytest.mark.parametrize("name", ["h.duckdb", "lake"])

@@ -36,7 +36,7 @@ def test_running_twice_changes_nothing(location: str) -> None:
     store = open_store(location)
     for _ in range(2):
         outcome = store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
-        assert (outcome.rows_written, outcome.rows_kept, outcome.warnings) == (2, 0, ())
+        assert (outcome.rows_written, outcome.rows_kept, outcome.doubts("x")) == (2, 0, ())
     assert store.read().equals(rows([0.1, 0.2]))
 
 
@@ -62,8 +62,7 @@ def test_an_empty_answer_never_deletes_unless_forced(location: str) -> None:
     store.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
     outcome = store.replace(DAY, NEXT_DAY, rows([]))
     assert store.read().height == 2
-    if outcome.warnings:
-        assert "stay" in outcome.warnings[0]
+    assert all("stay" in str(doubt) for doubt in outcome.doubts("the answer"))
     store.replace(DAY, NEXT_DAY, rows([]), force=True)
     assert store.read().is_empty()
 

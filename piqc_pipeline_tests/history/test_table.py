@@ -33,7 +33,7 @@ def test_the_fuller_row_stays_and_the_newer_wins_a_tie(
     frame, outcome = merged(stored, incoming)
     assert frame["utilization"].to_list() == [winner]
     assert outcome.rows_written + outcome.rows_kept == 1
-    assert bool(outcome.warnings) == (outcome.rows_kept == 1)
+    assert bool(outcome.doubts("the answer")) == (outcome.rows_kept == 1)
     # The same beside a bucket that only one side has, where no quick way exists.
     later = rows([0.9], start=DAY + timedelta(hours=1))
     mixed, _ = merged(pl.concat([stored, later]), incoming)
@@ -52,7 +52,9 @@ def test_two_bucket_widths_never_share_a_day() -> None:
     assert merged(wide, narrow)[0]["step_seconds"].to_list() == [300] * 4
     less, outcome = merged(wide, narrow.head(1))
     assert less["step_seconds"].to_list() == [600] * 2
-    assert "another bucket width" in outcome.warnings[0]
+    assert [str(doubt) for doubt in outcome.doubts("the answer")] == [
+        "1 workload-days stay as stored: the answer has another bucket width there and is emptier"
+    ]
 
 
 def test_rounding_to_what_signals_carry_and_nan_is_unknown() -> None:
