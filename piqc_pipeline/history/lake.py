@@ -20,11 +20,13 @@ import polars as pl
 
 from piqc_pipeline.atomic import replacing
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew, no_folder, one_line
-from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between, empty_history
+from piqc_pipeline.history.samples import HISTORY_SCHEMA, day_of, days_between
 from piqc_pipeline.history.table import (
     FACTS_SCHEMA,
     FINDINGS_SCHEMA,
+    KEY,
     OBSERVATIONS_SCHEMA,
+    PARTS_SCHEMA,
     Replaced,
     as_schema,
     check_window,
@@ -36,7 +38,7 @@ PUT_TRIES = 5
 """How often a part of a day is merged again when another writer put the same object in between."""
 
 _TABLES: dict[str, tuple[Mapping[str, pl.DataType], str]] = {
-    "gpu_utilization": (HISTORY_SCHEMA, "ts"),
+    "gpu_utilization": (PARTS_SCHEMA, "ts"),
     "observations": (OBSERVATIONS_SCHEMA, "ts"),
     "findings": (FINDINGS_SCHEMA, "taken_at"),
     "facts": (FACTS_SCHEMA, "taken_at"),
@@ -49,8 +51,9 @@ class ParquetLake:
     Credentials are those that Polars finds by itself (`AWS_*`, `GOOGLE_*`, `AZURE_*`, instance roles). In a folder,
     two writers of one day wait for each other. Object storage has no lock, and Polars neither puts on a condition nor
     deletes: there each part of a day (its workloads and first bucket) is an object of its own, so that writers of
-    different parts never touch the same one, and readers join them; `compact` merges them. What is emptied stays as an
-    object without rows, of about 2 KB, for a lifecycle rule of the bucket.
+    different parts never touch the same one, and readers join them; `compact` merges them. A part is put before older
+    rows of its buckets are taken out of other objects; where a writer dies in between, the newer rows count. What is
+    emptied stays as an object without rows, of about 2 KB, for a lifecycle rule of the bucket.
     """
 
     def __init__(self, location: str) -> None:
@@ -85,7 +88,7 @@ class ParquetLake:
         rows = self._scan("gpu_utilization", start, end)
         if workloads is not None:
             rows = rows.filter(pl.col("workload").is_in(workloads))
-        return joined_parts(_collected(rows, HISTORY_SCHEMA))
+        return joined_parts(_collected(rows, PARTS_SCHEMA)).drop("generation")
 
     def query(self, sql: str) -> pl.DataFrame:
         """The answer of DuckDB to a SELECT over the lake's tables; their times are UTC without a zone.
@@ -99,9 +102,9 @@ class ParquetLake:
         with tempfile.TemporaryDirectory() as folder:
             places = {}
             for table in named:
-                here = not self._remote and any(Path(self.location, table).glob("*/*/*.parquet"))
-                places[table] = f"{self.location}/{table}/*/*/*.parquet" if here else self._copy(table, Path(folder))
-            return query_files(sql, {table: (place, _TABLES[table][0]) for table, place in places.items()})
+                here = f"{self.location}/{table}/*/*/*.parquet"
+                places[table] = here if self._readable_here(table) else self._copy(table, Path(folder))
+            return query_files(sql, {table: (place, _told(table)) for table, place in places.items()})
 
     def days(self) -> list[datetime]:
         """UTC midnights of the days that have rows."""
@@ -197,28 +200,34 @@ class ParquetLake:
     ) -> Replaced:
         folder = self._folder("gpu_utilization", cluster, day)
         own = f"{folder}/{_part_name(part, first) if self._remote else 'history'}.parquet"
-        outcome = Replaced(0, 0)
+        outcome, nothing = Replaced(0, 0), pl.DataFrame(schema=PARTS_SCHEMA)
         inside = (pl.col("ts") >= first) & (pl.col("ts") < last)
         if not (force and others):
             inside &= pl.col("workload").is_in(part["workload"].unique().implode())
         with self._exclusive(own):
             for attempt in range(PUT_TRIES if self._remote else 1):
                 objects = {
-                    path: self._get(path, HISTORY_SCHEMA)
+                    path: self._get(path, PARTS_SCHEMA)
                     for path in self._objects("gpu_utilization", day, day, f"c={quote(cluster, safe='')}")
                 }
-                stored = joined_parts(pl.concat([empty_history(), *objects.values()]))
+                stored = joined_parts(pl.concat([nothing, *objects.values()]))
                 window = (pl.col("ts") >= first) & (pl.col("ts") < last)
-                rows, done = merged(stored.filter(window), part, force=force, others=others)
+                rows, done = merged(stored.drop("generation").filter(window), part, force=force, others=others)
                 outcome = outcome if attempt else done
-                kept = objects.pop(own, empty_history())
+                kept = objects.pop(own, nothing)
                 rest = {path: left for path, left in objects.items() if left.select(inside.any()).item()}
-                mine = pl.concat([kept.filter(~inside), rows.filter(inside)]).sort("workload", "ts")
-                if mine.equals(kept) and not rest:
+                generation = pl.lit((_newest(stored) or 0) + 1, pl.Int64).alias("generation")
+                mine = pl.concat([kept.filter(~inside), rows.filter(inside).with_columns(generation)])
+                mine = mine.sort("workload", "ts")
+                if mine.drop("generation").equals(kept.drop("generation")) and not rest:
                     break
-                self._put(own, mine)
+                old = pl.concat([nothing, *(left.filter(inside) for left in rest.values())]).select(KEY).unique()
+                gone = old.join(mine, on=KEY, how="anti").with_columns(generation)
+                self._put(own, pl.concat([mine, gone], how="diagonal"))
                 for path, left in rest.items():
                     self._keep(path, left.filter(~inside))
+                if gone.height:
+                    self._put(own, mine)
         return outcome
 
     def _append(self, table: str, frame: pl.DataFrame) -> int:
@@ -262,6 +271,13 @@ class ParquetLake:
             include_file_paths="path",
         )
 
+    def _readable_here(self, table: str) -> bool:
+        """Whether DuckDB may read the files themselves: they are there, and no bucket lies in two of them."""
+        if self._remote:
+            return False
+        found = [path.parent for path in Path(self.location, table).glob("*/*/*.parquet")]
+        return bool(found) and (table != "gpu_utilization" or len(set(found)) == len(found))
+
     def _copy(self, table: str, folder: Path) -> str:
         """The table in a temporary folder, day by day; where its files are."""
         known = {"observations": self.observations, "findings": self.findings, "facts": self.facts}
@@ -270,7 +286,7 @@ class ParquetLake:
         for number, frame in enumerate(frames):
             frame.write_parquet(folder / table / f"{number}.parquet")
         if not any((folder / table).iterdir()):
-            pl.DataFrame(schema=_TABLES[table][0]).write_parquet(folder / table / "none.parquet")
+            pl.DataFrame(schema=_told(table)).write_parquet(folder / table / "none.parquet")
         return str(folder / table / "*.parquet")
 
     def _get(self, path: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -321,6 +337,16 @@ class ParquetLake:
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _told(table: str) -> dict[str, pl.DataType]:
+    """Columns of a table as readers see it."""
+    return {name: kind for name, kind in _TABLES[table][0].items() if name != "generation"}
+
+
+def _newest(rows: pl.DataFrame) -> int | None:
+    newest: int | None = rows.select(pl.col("generation").max()).item()
+    return newest
 
 
 def _collected(rows: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -41,6 +41,10 @@ FINDINGS_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row a finding of a scan: kind of waste, workload id or node, accelerators, dollars a day (null = unknown)."""
 
+PARTS_SCHEMA: dict[str, pl.DataType] = {**HISTORY_SCHEMA, "generation": pl.Int64()}
+"""Rows where a day may lie in several objects: `generation` is above that of every row that was there when it came.
+A row without `step_seconds` says that there is none any more, while an older one may still lie in another object."""
+
 
 @dataclass(frozen=True)
 class Replaced:
@@ -248,12 +252,16 @@ def merged(
 
 
 def joined_parts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several parts, sorted by their key; of a bucket that stands in two of them the fuller row."""
-    rows = rows.sort(KEY)
+    """Rows of several parts, sorted by their key; of a bucket that stands in two of them the one written last.
+
+    Args:
+        rows: Of `PARTS_SCHEMA`. Of equal generations, which two writers at once make, the fuller row counts.
+    """
+    rows, there = rows.sort(KEY), pl.col("step_seconds").is_not_null()
     if not rows.select(pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in KEY).any()).item():
-        return rows
-    fullest = rows.with_columns(_fullness()).sort([*KEY, "_full"], maintain_order=True)
-    return fullest.unique(KEY, keep="last", maintain_order=True).drop("_full")
+        return rows.filter(there)
+    fullest = rows.with_columns(_fullness()).sort([*KEY, "generation", "_full"], maintain_order=True)
+    return fullest.unique(KEY, keep="last", maintain_order=True).drop("_full").filter(there)
 
 
 def takes_all(stored: pl.DataFrame, incoming: pl.DataFrame, same: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable
+from piqc_pipeline.history.lake import ParquetLake
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 from piqc_pipeline_tests.history.writers import BUCKETS, forked, write_days, write_part
@@ -139,6 +140,73 @@ def test_the_answer_by_force_replaces_what_other_parts_hold() -> None:
     assert store.replace(DAY, NEXT_DAY, rows([0.3], devices_seen=1)).rows_kept == 3
     store.replace(DAY, NEXT_DAY, rows([0.3], devices_seen=1), force=True)
     assert store.read().equals(rows([0.3], devices_seen=1))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def dies_before(put: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the writer put that many objects and die before the next."""
+    whole, left = ParquetLake._put, iter(range(put))
+
+    def dying(self: ParquetLake, path: str, frame: pl.DataFrame) -> None:
+        if next(left, None) is None:
+            raise Killed
+        whole(self, path, frame)
+
+    monkeypatch.setattr(ParquetLake, "_put", dying)
+
+
+NARROW = rows([0.5] * 4, devices_seen=2)
+"""20 minutes of five-minute buckets."""
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["parts", "compacted"])
+@pytest.mark.parametrize(
+    ("before", "new", "force"),
+    [
+        pytest.param(rows([0.1] * 4, devices_seen=2), NARROW, False, id="of equal rows the new ones"),
+        pytest.param(rows([0.1] * 4, devices_seen=8), NARROW, True, id="emptier rows by force"),
+        pytest.param(rows([0.1] * 8, devices_seen=8), NARROW, True, id="fewer rows by force"),
+        pytest.param(rows([0.1, 0.2], step_seconds=600, devices_seen=1), NARROW, False, id="buckets of another width"),
+        pytest.param(rows([0.1] * 4, devices_seen=1), NARROW, False, id="fuller rows"),
+    ],
+)
+def test_of_a_writer_that_dies_before_it_emptied_the_old_objects_readers_see_the_new_rows_once(
+    before: pl.DataFrame,
+    new: pl.DataFrame,
+    force: bool,
+    compacted: bool,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    location = f"s3://history/dying/{request.node.callspec.id.replace(' ', '-')}"
+    evening = rows([0.7] * 2, workload="prod/inference/Deployment/embed", start=DAY + timedelta(hours=20))
+    store = open_store(location)
+    # Three objects, two of which are overlapped: the window of the answer begins elsewhere.
+    early = DAY + timedelta(minutes=10)
+    store.replace(DAY, early, before.filter(pl.col("ts") < early))
+    store.replace(early, DAY + timedelta(hours=2), before.filter(pl.col("ts") >= early))
+    store.replace(DAY + timedelta(hours=12), NEXT_DAY, evening)
+    if compacted:
+        store.compact()
+    start = DAY - timedelta(days=1)
+    wanted = pl.concat([new, evening]) if not force else new
+    for puts in (1, 2):
+        with monkeypatch.context() as patched:
+            dies_before(puts, patched)
+            with pytest.raises(Killed):
+                open_store(location).replace(start, NEXT_DAY, new, force=force)
+                raise Killed  # nothing was left to empty
+        assert open_store(location).read().equals(wanted)
+        assert open_store(location).query("SELECT count(*) AS n FROM gpu_utilization")["n"].item() == wanted.height
+    # The next run finishes what was begun, and then there is nothing to do.
+    for _ in range(2):
+        open_store(location).replace(start, NEXT_DAY, new, force=force)
+        assert open_store(location).read().equals(wanted)
+    open_store(location).compact()
+    assert open_store(location).read().equals(wanted)
 
 
 def test_a_bucket_that_does_not_exist_is_one_sentence() -> None:
