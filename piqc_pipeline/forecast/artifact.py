@@ -187,8 +187,8 @@ def _parse(text: bytes, folder: Path) -> PredictorDocument:
 def promote(candidate_folder: Path, model_folder: Path, keep: int = DEFAULT_KEEP) -> Path:
     """Makes a candidate the artifact in use, by one atomic rename of a link.
 
-    A workload whose candidate was rejected keeps the accepted entry that is in use; so does one that was not trained
-    this time, as long as its entry is valid.
+    A workload whose candidate was rejected, or that was not trained this time, keeps the accepted entry that is in use
+    as long as it is valid.
 
     Args:
         candidate_folder: Written by `write_candidate`.
@@ -236,12 +236,11 @@ def promote(candidate_folder: Path, model_folder: Path, keep: int = DEFAULT_KEEP
 
 
 def merged(before: Mapping[str, WorkloadForecast], candidate: PredictorArtifact) -> dict[str, WorkloadForecast]:
-    """Which entry each workload gets: the candidate's, unless it was rejected and an accepted one is in use."""
+    """Which entry each workload gets: the candidate's, unless it was rejected and a valid accepted one is in use."""
     result = dict(candidate.workloads)
     for name, entry in before.items():
         new = candidate.workloads.get(name)
-        valid = entry.valid_until > candidate.trained_at
-        if entry.accepted and (not new.accepted if new else valid):
+        if entry.accepted and entry.valid_until > candidate.trained_at and not (new and new.accepted):
             result[name] = entry
     return dict(sorted(result.items()))
 

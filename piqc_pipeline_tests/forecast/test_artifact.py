@@ -78,6 +78,15 @@ def test_rejected_candidate_never_replaces_an_accepted_forecast(candidate, tmp_p
     assert loaded.workloads[other.workload].accepted
 
 
+def test_accepted_forecast_that_ended_gives_way_to_the_reason_of_its_rejection(candidate, tmp_path):
+    promote(candidate, tmp_path)
+    other = replace(next(iter(candidate.workloads.values())), workload="c/ns/Deployment/other")
+    ended = later(candidate, TrainPolicy().valid_hours, accepted=False)
+    current = promote(replace(ended, workloads={**ended.workloads, other.workload: other}), tmp_path)
+    entry = artifact.load(current).workloads[WEB]
+    assert not entry.accepted and entry.reasons == ("worse",)
+
+
 def test_nothing_is_promoted_when_no_workload_was_accepted(candidate, tmp_path):
     current = promote(candidate, tmp_path)
     before = artifact.load(current).sha256
