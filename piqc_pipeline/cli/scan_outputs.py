@@ -73,15 +73,15 @@ def as_yaml(document: object) -> str:
 
 def _show_table(results: "Sequence[ScanResult]", outputs: Outputs) -> None:
     import os
-    import shutil
     import sys
 
+    from piqc_pipeline.cli.tables import columns_to_fill
     from piqc_pipeline.report.table import render
 
     terminal = sys.stdout.isatty()
     text = render(
         results,
-        width=shutil.get_terminal_size((80, 24)).columns,
+        width=columns_to_fill(),
         color=terminal and not os.environ.get("NO_COLOR"),
         encoding=getattr(sys.stdout, "encoding", None) or "ascii",
         coverage=outputs.coverage,

@@ -1,9 +1,12 @@
 """How does a command show rows? One plain table: names fold, figures never do, nothing of the text is interpreted."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
+
+import click
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +43,11 @@ def print_table(title: str, columns: Mapping[str, Side], rows: Iterable[Sequence
         sides = columns.values()
         table.add_row(*(Folding(cell) if side == "left" else cell for cell, side in zip(cells, sides, strict=True)))
     print_sentence(title)
-    _console().print(table)
+    console = _console()
+    with console.capture() as shown:
+        console.print(table)
+    for line in shown.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def print_sentence(text: str) -> None:
@@ -48,8 +55,14 @@ def print_sentence(text: str) -> None:
     _console().print(text, soft_wrap=not sys.stdout.isatty())
 
 
+def columns_to_fill() -> int:
+    """Columns that a row may take before it folds."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size((80, 24)).columns
+    return WIDTH_IN_A_PIPE
+
+
 def _console() -> "Console":
     from rich.console import Console
 
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    return Console(markup=False, highlight=False, emoji=False, width=None if known else WIDTH_IN_A_PIPE)
+    return Console(markup=False, highlight=False, emoji=False, width=columns_to_fill())

@@ -67,6 +67,15 @@ def test_formats_may_be_named_as_in_kubectl(run: Run, dump: Path, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [dump.name]
 
 
+def test_in_a_pipe_rows_and_sentences_are_one_line_each(run: Run, dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = run("scan", "--from-dump", dump).stdout.splitlines()
+    assert "Left out" not in lines[-1] and all(line == line.rstrip() for line in lines)
+    assert len([line for line in lines if line.startswith("GPU Util: ")][0]) > 80
+    monkeypatch.setenv("COLUMNS", "64")
+    assert max(map(len, run("scan", "--from-dump", dump).stdout.splitlines())) <= 64
+
+
 def test_yaml_says_the_same_as_json(run: Run, dump: Path) -> None:
     text = run("scan", "--from-dump", dump, "--format", "yaml").stdout
     assert yaml.safe_load(text) == json.loads(run("scan", "--from-dump", dump, "--format", "json").stdout)

@@ -24,6 +24,12 @@ def test_in_a_pipe_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert first.strip() == title.strip() and last.split() == [name, "11-30", "21:35", "12.50"]
 
 
+def test_no_line_ends_with_blanks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table("load", {**COLUMNS, "accepted": "left"}, [["chat", "11-30 21:35", "12.50", "no"]])
+    assert all(line == line.rstrip() for line in capsys.readouterr().out.splitlines())
+
+
 def test_markup_in_a_name_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     print_table("[red]load", COLUMNS, [["a[/b]", "1", "2"]])
