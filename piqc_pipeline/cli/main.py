@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from importlib.metadata import version
@@ -31,11 +32,19 @@ COMMANDS = {
     "demo": ("demo", "Run the whole pipeline on the shipped demo."),
 }
 
+_GLUED = re.compile(r"(-[a-zA-Z])=(.+)", re.DOTALL)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` stays fast."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Arguments as kubectl takes them: `-o=json` is `-o json`."""
+        end = args.index("--") if "--" in args else len(args)
+        split = [_GLUED.fullmatch(arg) for arg in args[:end]]
+        given = [part for arg, found in zip(args, split, strict=False) for part in (found.groups() if found else [arg])]
+        return super().parse_args(ctx, given + args[end:])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Commands in the order of the user's questions."""

@@ -2,6 +2,7 @@
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from piqc_pipeline.cli.main import COMMANDS, cli
 from piqc_pipeline.cli.output import form_and_place
@@ -36,6 +37,20 @@ def commands(group: click.Group, context: click.Context) -> list[click.Command]:
         command = group.get_command(context, name)
         found += commands(command, context) if isinstance(command, click.Group) else [command] if command else []
     return found
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        pytest.param(["settings", "-o=json"], 0, id="an equals sign, as kubectl takes it"),
+        pytest.param(["settings", "-ojson"], 0, id="nothing between"),
+        pytest.param(["settings", "-o", "json"], 0, id="a blank between"),
+        pytest.param(["settings", "--", "-o=json"], 2, id="an argument behind --"),
+    ],
+)
+def test_a_short_option_and_its_value(given: list[str], meant: int) -> None:
+    ended = CliRunner().invoke(cli, given)
+    assert ended.exit_code == meant and ended.output.startswith("[" if meant == 0 else "Usage")
 
 
 def test_every_command_with_formats_takes_them_after_o() -> None:
