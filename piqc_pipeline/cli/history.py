@@ -159,7 +159,7 @@ def profile_command(form: str, workloads: Sequence[str], days: int | None, store
     if form == "csv":
         click.echo(found.to_csv(), nl=False)
     else:
-        click.echo("\n\n".join(in_words(one, settings.workload_timezone) for one in found.profiles))
+        print_sentence("\n\n".join(in_words(one, settings.workload_timezone) for one in found.profiles))
 
 
 @history_command.command("export")
@@ -167,7 +167,8 @@ def profile_command(form: str, workloads: Sequence[str], days: int | None, store
     "--format",
     "form",
     type=click.Choice(EXPORTED),
-    help="csv: the specification's gpu_util.csv (ds,y in percent); rows: every column as CSV; parquet.  [default: csv]",
+    help="csv: the specification's gpu_util.csv (ds,y in percent); rows: every column as CSV; parquet.  "
+    "[default: csv, of FILE.parquet parquet]",
 )
 @click.option("-w", "--workload", "workloads", multiple=True, help="Id or NAMESPACE/NAME; repeatable. Else all.")
 @click.option("--start", type=click.DateTime(STAMPS), help="First instant, UTC.")
@@ -192,6 +193,8 @@ def export_command(
     from piqc_pipeline.settings import load_settings
 
     opened = open_store(store or load_settings().store_location())
+    if form is None and output is not None and output.endswith(".parquet"):
+        form = "parquet"
     chosen, place = form_and_place(form, output, EXPORTED)
     target: Path | IO[bytes] = Path(place) if place else sys.stdout.buffer
     with _progress("exporting", show=place is not None) as advance:

@@ -1,5 +1,7 @@
 """How does history leave the table? Files for other tools, written day by day and atomically."""
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -87,7 +89,13 @@ def _write(
     if form == "parquet":
         # Days pass through one after the other; the whole table never lies in memory.
         source = register_io_source(lambda columns, where, limit, batch: frames(), schema=HISTORY_SCHEMA)
-        source.sink_parquet(stream, compression="zstd")
+        try:
+            source.sink_parquet(stream, compression="zstd")
+        except pl.exceptions.ComputeError as error:
+            # The file's own error (no reader, no room) stands only in the message.
+            if number := re.search(r"os error (\d+)", str(error)):
+                raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+            raise
     else:
         stamp = "%Y-%m-%d %H:%M:%S" if form == "csv" else "%Y-%m-%dT%H:%M:%SZ"
         for frame in frames():

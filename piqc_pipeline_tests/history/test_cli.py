@@ -1,3 +1,4 @@
+import errno
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from piqc_pipeline.cli.history import history_command, trend_command
 from piqc_pipeline.errors import HistoryError, HistoryFileUnreadable, NotConfigured, OutputUnwritable, UsageError
+from piqc_pipeline.history.exports import export
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
 
@@ -133,6 +135,23 @@ def test_an_export_goes_to_stdout_in_the_format_named(place: Path) -> None:
     assert run("export", "-o", "rows").stdout == run("export", "--format", "rows", "-o", "-").stdout == whole
     assert run("generate", "--days", "0.1", "-o", "-").stdout.startswith("ts,series_id,value,unit")
     assert sorted(path.name for path in place.iterdir()) == ["piqc-data"]
+
+
+def test_an_export_to_a_parquet_file_is_parquet_unless_told_otherwise(place: Path) -> None:
+    open_store("piqc-data/history.duckdb").replace(DAY, NEXT_DAY, rows([0.1]))
+    run("export", "-o", "out.parquet")
+    run("export", "--format", "csv", "-o", "as-told.parquet")
+    assert pl.read_parquet("out.parquet")["utilization"].to_list() == [0.1]
+    assert (place / "as-told.parquet").read_text(encoding="utf-8").startswith("ds,y\n")
+
+
+@pytest.mark.parametrize("form", ["rows", "parquet"])
+def test_a_full_disk_behind_an_export_is_an_error_of_the_disk(form: str, place: Path) -> None:
+    store = open_store("piqc-data/history.duckdb")
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    with pytest.raises(OSError, match="No space left on device") as caught, Path("/dev/full").open("wb") as full:
+        export(store, form, full)
+    assert caught.value.errno == errno.ENOSPC
 
 
 def test_an_export_of_nothing_writes_nothing(place: Path) -> None:
