@@ -24,7 +24,7 @@ ELSEWHERE = {
     "piqc scan -n inference --no-exec": "needs a cluster: cluster/",
     "piqc scan --format json -o -": "needs a cluster: cluster/",
     "piqc scan --fail-on-waste 500": "needs a cluster: cluster/",
-    "piqc scan --save": "needs a cluster: cluster/",
+    "piqc scan --save --store piqc-data/history.duckdb": "needs a cluster: cluster/",
     "piqc test-connection": "needs a cluster: cluster/",
     "piqc diff": "needs a cluster: e2e/",
     ".venv/bin/piqc demo --ui": "needs a browser: defs/",

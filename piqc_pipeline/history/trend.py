@@ -20,8 +20,8 @@ def trend_of(store: HistoryStore, cluster: str | None = None) -> pl.DataFrame:
     if facts.is_empty():
         of = f" of cluster {cluster}" if cluster else ""
         raise HistoryError(
-            f"no scan{of} is stored in {store.location}: a run of Dagster stores one, `dagster asset "
-            "materialize -m piqc_pipeline.definitions --select cluster_snapshot,facts_bundle`"
+            f"no scan{of} is stored in {store.location}: `piqc scan --store {store.location}` stores one, and so does "
+            "each run of Dagster"
         )
     installed = pl.when(pl.col("installed_usd_per_day") > 0).then(pl.col("installed_usd_per_day"))
     share = (100 * pl.col("wasted_usd_per_day") / installed).round(2)
