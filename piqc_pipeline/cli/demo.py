@@ -2,13 +2,12 @@
 
 import os
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from piqc_pipeline.cli.tables import Side, print_table
+from piqc_pipeline.cli.tables import Side, columns_to_fill, print_table
 
 if TYPE_CHECKING:
     from piqc_pipeline.forecast.model import PredictorArtifact
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 DAGSTER_YAML = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
 """For a DAGSTER_HOME that has none: nothing is sent, no pop-up; the project's own folder has more."""
-BETA_WARNING = "ignore:Parameter `backfill_policy`"
-"""Dagster says at each definition that a backfill policy is beta; that is for those who write pipelines."""
 SUPERSEDED_WARNING = "ignore:Function `dev_command`"
 """Dagster would rather have `dg dev`, which is for projects of its own layout."""
 DEMO_DIR = Path("piqc-demo")
@@ -40,7 +37,6 @@ def demo_command(ui: bool, port: int, data_dir: Path) -> None:
     if ui:
         _start_ui(home, data_dir, port)
         return
-    warnings.filterwarnings("ignore", message=BETA_WARNING.partition(":")[2])
     from piqc_pipeline.defs.run_all import materialize_all
     from piqc_pipeline.settings import load_settings
 
@@ -65,7 +61,7 @@ def _start_ui(home: Path, data_dir: Path, port: int) -> None:
         "DAGSTER_HOME": str(home),
         "PIQC_CLUSTER": "demo",
         "PIQC_DATA_DIR": str(data_dir.absolute()),
-        "PYTHONWARNINGS": f"{BETA_WARNING},{SUPERSEDED_WARNING}",
+        "PYTHONWARNINGS": SUPERSEDED_WARNING,
     }
     click.echo(f"Dagster's UI opens at http://127.0.0.1:{port} (Ctrl-C ends it)", err=True)
     command = [sys.executable, "-m", "dagster", "dev", "-m", "piqc_pipeline.definitions", "-p", str(port)]
@@ -102,7 +98,7 @@ def _print_outcome(outcome: Any) -> None:
     scan = scan_result(read_snapshot(pipeline.snapshot_path), load_prices(pipeline.settings.prices_file))
     terminal = sys.stdout.isatty()
     click.echo("WASTE")
-    click.echo(render([scan], color=terminal, encoding=sys.stdout.encoding or "utf-8"))
+    click.echo(render([scan], width=columns_to_fill(), color=terminal, encoding=sys.stdout.encoding or "utf-8"))
     _print_errors(artifact)
     click.echo()
     _print_plans(plan_of(pipeline).plans, artifact)
