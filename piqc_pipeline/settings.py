@@ -67,7 +67,9 @@ class Settings(BaseSettings):
 
     # Sources
     cluster: str | None = Field(
-        None, description="Cluster to read: demo, kubeconfig, incluster, or the path of a recorded dump."
+        None,
+        description="Cluster that Dagster reads: demo, kubeconfig, incluster, or the path of a recorded dump; "
+        "`piqc scan` has options.",
     )
     kubeconfig: Path | None = Field(None, description="Kubeconfig file; else KUBECONFIG, then ~/.kube/config.")
     context: str | None = Field(None, description="Context of the kubeconfig; else its current one.")
@@ -140,7 +142,8 @@ class Settings(BaseSettings):
     pair_ratio: str | None = Field(
         None,
         pattern=r"^([0-9]*\.)?[0-9]+(:([0-9]*\.)?[0-9]+)?$",
-        description="Prefill replicas a decode replica, LEAST:MOST, where roles are split; else around what runs now.",
+        description="Prefill replicas a decode replica where roles are split: one number or LEAST:MOST; else "
+        "around what runs now.",
     )
     predictor_url: str = Field(
         "http://capacity-predictor.piqc.svc.cluster.local:8080", description="Where KEDA reaches the predictor."
@@ -263,12 +266,13 @@ def describe(settings: Settings, environ: Mapping[str, str] | None = None) -> li
 
 
 def _range(limits: list[Any]) -> str:
-    """Limits of a field as a reader writes them: `>= 1, <= 600`."""
-    signs = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"), ("pattern", "one of"))
+    """Limits of a field as a reader writes them: `>= 1, <= 600`; the form of a text is in its description."""
     parts = []
     for limit in limits:
-        for attribute, sign in signs:
+        for attribute, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")):
             bound = getattr(limit, attribute, None)
             if bound is not None:
-                parts.append(f"{sign} {str(bound).strip('^$()').replace('|', ', ')}")
+                parts.append(f"{sign} {bound}")
+        if choices := re.fullmatch(r"\^\(([\w|-]+)\)\$", getattr(limit, "pattern", None) or ""):
+            parts.append(f"one of {choices[1].replace('|', ', ')}")
     return ", ".join(parts)

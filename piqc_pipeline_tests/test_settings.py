@@ -29,6 +29,7 @@ def test_a_range_reads_like_a_range() -> None:
     rows = {row["name"]: row for row in describe(load_settings())}
     assert rows["PIQC_WORKERS"]["range"] == ">= 1, <= 256"
     assert rows["PIQC_SCALING_MODE"]["range"] == "one of observe, shadow, scale-out-only, enforce"
+    assert rows["PIQC_PAIR_RATIO"]["range"] == "" and "LEAST:MOST" in rows["PIQC_PAIR_RATIO"]["help"]
 
 
 def test_option_beats_environment(monkeypatch: pytest.MonkeyPatch) -> None:
