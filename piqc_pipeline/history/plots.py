@@ -39,7 +39,7 @@ def load_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
         axis.set_ylim(-3, 103)
         axis.set_ylabel("busy, %", fontsize=7)
         axis.tick_params(labelsize=7)
-    figure.axes[-1].set_xlabel(f"clock of {timezone}; red: censored", fontsize=7)
+    figure.axes[-1].set_xlabel(f"clock of {timezone}; red points: saturated, demand may have been higher", fontsize=7)
     return _png(figure)
 
 
@@ -64,7 +64,9 @@ def week_plot(frame: pl.DataFrame, timezone: str = "UTC") -> bytes:
         axis.set_ylabel("demand, replicas", fontsize=7)
         axis.tick_params(labelsize=7)
     if names:
-        figure.axes[0].legend(fontsize=6, ncols=7, loc="upper right", frameon=False)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), fontsize=7, ncols=7, loc="outside upper right", frameon=False
+        )
     figure.axes[-1].set_xlabel(f"hour of the day, clock of {timezone}", fontsize=7)
     return _png(figure)
 

@@ -87,6 +87,7 @@ def outlook_plot(outlook: Outlook) -> bytes:
         axis.step(moments, counts, where="post", color="#343a40", linewidth=1.4, label="replicas planned")
     highest = max([*outlook.q90, *(count for _, count in planned), 1])
     if outlook.most is not None and outlook.most <= 2 * highest:
+        highest = max(highest, outlook.most)
         axis.axhline(outlook.most, color="#c92a2a", linewidth=0.8, linestyle="--", label="most allowed")
     axis.set_ylim(0, highest * HEADROOM)
     axis.set_ylabel("replicas", fontsize=8)

@@ -1,6 +1,11 @@
 """The page shows text letter by letter, loads nothing, and holds what it was given."""
 
+import io
+from datetime import timedelta
 from html.parser import HTMLParser
+
+import numpy as np
+from matplotlib.image import imread
 
 from piqc_pipeline.report.capacity_page import dollar_parts, render
 from piqc_pipeline.report.html import Picture, ReportInputs, Section, Table, Tile, render_report
@@ -77,6 +82,14 @@ def test_an_empty_cluster_has_a_page() -> None:
     assert "GPU capacity of c" in render(
         scan_result(cluster([node("n", pools=())], []), load_prices()), None, (), {}, NOW
     )
+
+
+def test_the_most_replicas_allowed_are_drawn_where_the_legend_names_them() -> None:
+    moments = [NOW, NOW + timedelta(minutes=30)]
+    pixels = imread(io.BytesIO(outlook_plot(Outlook("w", moments, [0.5, 0.5], [1.0, 1.0], [1, 1], 2))))
+    red = (pixels[..., 0] > 0.7) & (pixels[..., 1] < 0.3)
+    assert red.any(axis=0).sum() > pixels.shape[1] / 4  # a line across, not its sample in the legend
+    assert np.flatnonzero(red.any(axis=1)).max() > pixels.shape[0] / 5
 
 
 def test_pictures_are_small_png_and_a_dollar_in_a_name_is_no_formula() -> None:
