@@ -40,7 +40,7 @@ def _progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.advance(task)
 
 
-@click.command(help="Train and promote forecasts without Dagster.")
+@click.command("train")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for history and artifacts.")
 @click.option(
     "--history-file", type=click.Path(path_type=Path), help="Parquet or CSV load history instead of the store."
@@ -65,7 +65,11 @@ def train_command(
     no_promote: bool,
     form: str,
 ) -> int:
-    """Train on the stored history, judge each workload, promote what was accepted."""
+    """Train on the stored history, judge each workload, promote what was accepted.
+
+    A workload is accepted by its error over the last day against references fixed in advance. Ends with 0 if all were
+    trained, 3 if some could not be, 1 if none was accepted; what was promoted before stays then.
+    """
     from piqc_pipeline.forecast import artifact
     from piqc_pipeline.forecast.calendar import Calendar, read_events
     from piqc_pipeline.forecast.parallel import cores
@@ -194,13 +198,16 @@ def _cell(value: float | None) -> str:
     return "?" if value is None else f"{value:.2f}"
 
 
-@click.command(help="Print the next interval's predicted load.")
+@click.command("predict")
 @click.argument("workload", required=False)
 @click.option("--horizon", type=DURATION, default="30m", show_default=True, help="How far ahead: 30m, 2h.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifact.")
 @format_option("table", "json")
 def predict_command(workload: str | None, horizon: int, data_dir: Path | None, form: str) -> int:
-    """Print what is expected up to the horizon, for one workload or all."""
+    """Print what is expected up to the horizon, for one workload or all.
+
+    WORKLOAD is an id, NAMESPACE/NAME or a name. Ends with 3 if there is no valid forecast of one.
+    """
     from piqc_pipeline.forecast import artifact
     from piqc_pipeline.forecast.lookup import find_workloads, prediction
 
@@ -231,7 +238,7 @@ def _show_predictions(rows: list[dict[str, Any]]) -> None:
             print_sentence(f"{row['workload']}: {'; '.join(row['notes'])}")
 
 
-@click.command(help="Score every forecast on a trace, rolling.")
+@click.command("backtest")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--horizon", "horizons", type=DURATION, multiple=True, help="Length of the scored paths; 30m and 5h.")
 @click.option("--days", type=click.IntRange(1, 60), default=4, show_default=True, help="Days scored, the last ones.")
@@ -252,7 +259,11 @@ def backtest_command(
     form: str,
     as_json: bool,
 ) -> int:
-    """Score ours and every reference on a trace: `ts, series_id, value, unit`, a history file, or `ds, y`."""
+    """Score ours and every reference on a trace, rolling.
+
+    FILE is CSV or Parquet: `ts, series_id, value, unit`, a history file, or `ds, y`. Ends with 3 if none of its series
+    could be scored.
+    """
     from functools import partial
 
     from piqc_pipeline.forecast.backtest import BacktestOptions, backtest
@@ -287,6 +298,10 @@ def backtest_command(
     return EXIT_DONE
 
 
+def _ratio(value: float | None) -> str:
+    return "?" if value is None else f"{value:.3f}"
+
+
 def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> None:
     from rich.text import Text
 
@@ -303,7 +318,7 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
         title = f"{label}: mean absolute error, points of each series' maximum"
         print_table(title, {"series": "left", **columns}, shown)
         ratios = [
-            [name.replace("_", " "), str(one["ratio"]), f"{one['low']} to {one['high']}"]
+            [name.replace("_", " "), _ratio(one["ratio"]), f"{_ratio(one['low'])} to {_ratio(one['high'])}"]
             + [str(one[key]) for key in ("better", "same", "worse")]
             for name, one in summary["ratio"][label].items()
         ]
@@ -315,23 +330,23 @@ def _show_backtest(results: "list[SeriesResult]", summary: dict[str, Any]) -> No
         print_sentence(
             f"q90 of the {window} maximum: median coverage {middle}, {cover['within_88_92']} of "
             f"{summary['series']} series within 88-92 %, pinball "
-            f"{summary['pinball_q90_ratio_to_last'][window]} x last value"
+            f"{_ratio(summary['pinball_q90_ratio_to_last'][window])} x last value"
         )
     for result in results:
         if result.skipped is not None:
             print_sentence(f"{result.series_id}: skipped, {result.skipped}")
 
 
-@click.group(help="List promoted artifacts and roll back.", name="model")
+@click.group("model")
 def model_command() -> None:
-    """Artifacts kept on disk."""
+    """List promoted artifacts and roll back."""
 
 
-@model_command.command("list", help="Show the artifacts kept, newest first.")
+@model_command.command("list")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifacts.")
 @format_option("table", "json")
 def list_command(data_dir: Path | None, form: str) -> int:
-    """Artifacts kept, with how many workloads each accepted."""
+    """Show the artifacts kept, newest first."""
     from piqc_pipeline.forecast import artifact
 
     kept = artifact.versions_in(_settings(data_dir=data_dir).data_dir / "model")
@@ -357,11 +372,14 @@ def list_command(data_dir: Path | None, form: str) -> int:
     return EXIT_DONE
 
 
-@model_command.command("rollback", help="Put an older artifact back into use.")
+@model_command.command("rollback")
 @click.argument("version", required=False)
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the artifacts.")
 def rollback_command(version: str | None, data_dir: Path | None) -> int:
-    """The artifact before the one in use, or the version named."""
+    """Put an older artifact back into use.
+
+    VERSION is one of `piqc model list`; without it the one before.
+    """
     from piqc_pipeline.forecast import artifact
 
     now_used = artifact.rollback(_settings(data_dir=data_dir).data_dir / "model", version)
