@@ -283,6 +283,12 @@ def _counting(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.advance(task)
 
 
+_POOLED = {
+    "minutes_over_90_at_equal_gpu_hours": "minutes over 90 % of the forecast, over those of staying reactive at equal "
+    "GPU-hours",
+    "minutes_over_90_as_recommended": "the same of the policy recommended for each",
+    "in_band_over_achievable": "minutes in band of the forecast, over the achievable ones",
+}
 _SCORES = ("GPU-h", "$", "min\n> 90 %", "runs\n> 10 min", "waiting min", "in band", "mean use", "moves /day")
 
 
@@ -307,12 +313,13 @@ def _show_replay(result: "ReplayResult") -> None:
         print_table(title, {"policy": "left", **dict.fromkeys(_SCORES, right)}, rows)
         for note in one.notes:
             print_sentence(f"note: {note}")
-        print_sentence(f"in band achievable: {_share(one.achievable)}. {one.recommendation.why}\n")
+        print_sentence(f"* recommended. In band achievable: {_share(one.achievable)}. {one.recommendation.why}\n")
+    print_sentence("all series together:")
     for name, figures in result.pooled.items():
         value, low, high = figures["value"], figures["low"], figures["high"]
         shown = "not defined" if value is None else f"{value:.2f}"
         span = "" if low is None or high is None else f" (95 % interval {low:.2f} to {high:.2f})"
-        print_sentence(f"{name.replace('_', ' ')}: {shown}{span}")
+        print_sentence(f"{_POOLED[name]}: {shown}{span}")
 
 
 def _share(value: float | None) -> str:
