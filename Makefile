@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export DAGSTER_HOME := $(CURDIR)/dagster_home
+export UV_SYSTEM_CERTS ?= true
 
 .PHONY: demo test lint lock clean
 demo: .venv/installed
@@ -16,7 +17,8 @@ lint: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/pytest -q piqc_pipeline_tests/test_architecture.py
 
-# uv installs the lock; its own pinned entry is taken from the lock first.
+# uv installs the lock; its own pinned entry is taken from the lock first. It trusts the certificates that the machine
+# trusts, those of a company's proxy among them.
 .venv/installed: requirements.lock pyproject.toml
 	@echo "installing $$(grep -c == requirements.lock) packages into .venv; two minutes, more over a slow network"
 	$(PYTHON) -m venv .venv
