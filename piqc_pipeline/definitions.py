@@ -1,8 +1,9 @@
 """What does Dagster load?
 
-`dagster dev` finds this module through `workspace.yaml`, `dagster asset materialize -m` by its name. The classic
-`Definitions`, explicit and searchable: loading by folder needs a `pyproject.toml` beside the package at run time, which
-an installed wheel does not have.
+`dagster dev` finds this module through `pyproject.toml`, `-w workspace.yaml` and `-m` by its name. In all three that
+name is the location's too, so that a run that one of them queued is started by another. The classic `Definitions`,
+explicit and searchable: loading by folder needs a `pyproject.toml` beside the package at run time, which an installed
+wheel does not have.
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from piqc_pipeline.history.store import open_store
-from piqc_pipeline_tests.defs.dagster_home import ROOT, dagster, environment, started, wait_until
+from piqc_pipeline_tests.defs.dagster_home import dagster, environment, started, wait_until
 
 pytestmark = pytest.mark.cli
 
@@ -39,7 +39,8 @@ def test_a_job_backfill_works_with_the_daemon(tmp_path: Path) -> None:
         env=env,
     )
     assert queued.returncode == 0, queued.stderr[-3000:]
-    daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(ROOT / "workspace.yaml")]
+    # Without -w, as `dagster dev` is started: a run waits for the location that queued it, whatever named it.
+    daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run"]
     with (
         started(daemon, env, tmp_path / "daemon.log"),
         dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance,

@@ -50,7 +50,7 @@ def test_the_ui_shows_the_graph_and_trains_on_a_click(tmp_path: Path) -> None:
     fill_history(home, data_dir)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    dev = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    dev = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(port)]
     with started(dev, env, tmp_path / "dev.log"), sync_playwright() as playwright:
         wait_until(lambda: answers(f"{url}/server_info"), "Dagster's webserver", PATIENCE_SECONDS)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET_BROWSER)
