@@ -23,9 +23,10 @@ def trend_of(store: HistoryStore, cluster: str | None = None) -> pl.DataFrame:
             f"no scan{of} is stored in {store.location}: `piqc scan --store {store.location}` stores one, and so does "
             "each run of Dagster"
         )
+    dollars = pl.col("installed_usd_per_day", "wasted_usd_per_day").round(2)
     installed = pl.when(pl.col("installed_usd_per_day") > 0).then(pl.col("installed_usd_per_day"))
     share = (100 * pl.col("wasted_usd_per_day") / installed).round(2)
-    return facts.with_columns(share.alias("wasted_pct")).sort("cluster", "taken_at")
+    return facts.with_columns(dollars, share.alias("wasted_pct")).sort("cluster", "taken_at")
 
 
 def trend_json(trend: pl.DataFrame) -> str:

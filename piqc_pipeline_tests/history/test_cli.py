@@ -203,7 +203,7 @@ def test_compaction_makes_the_file_small_and_keeps_its_rows(place: Path) -> None
 
 def facts(day: datetime, wasted: float | None) -> pl.DataFrame:
     return pl.DataFrame(
-        {"cluster": ["prod"], "taken_at": [day], "accelerators": [38.0], "installed_usd_per_day": [1000.0],
+        {"cluster": ["prod"], "taken_at": [day], "accelerators": [38.0], "installed_usd_per_day": [999.9999999996],
          "wasted_usd_per_day": [wasted], "facts_json": ["{}"]},
         schema_overrides={"wasted_usd_per_day": pl.Float64},
     )  # fmt: skip
@@ -219,7 +219,7 @@ def test_the_trend_shows_each_scan_and_the_change() -> None:
     assert "prod: -150 $/day in 2.0 days" in table
     told = json.loads(runner.invoke(trend_command, ["--store", "history.duckdb", "--format", "json"]).output)
     assert [row["wasted_pct"] for row in told] == [40.0, None, 25.0]
-    assert told[0]["taken_at"] == "2025-01-06T00:00:00Z"
+    assert (told[0]["taken_at"], told[0]["installed_usd_per_day"]) == ("2025-01-06T00:00:00Z", 1000.0)
     with pytest.raises(HistoryError, match="no scan of cluster other"):
         runner.invoke(trend_command, ["--store", "history.duckdb", "--cluster", "other"], catch_exceptions=False)
 
