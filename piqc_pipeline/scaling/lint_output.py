@@ -82,5 +82,5 @@ def as_text(findings: Sequence[Finding]) -> str:
         lines.append(f"    why: {rule.why}" + (f" ({rule.source})" if rule.source else ""))
         lines.append(f"    fix: {rule.fix}")
     total = counts(findings)
-    lines.append(f"{total['error']} errors, {total['warning']} warnings, {total['info']} notes")
+    lines.append(f"errors: {total['error']}, warnings: {total['warning']}, notes: {total['info']}")
     return "\n".join(lines)
