@@ -19,7 +19,7 @@ from piqc_pipeline.forecast.catch_up import FROM_BUCKETS, can_catch_up, catch_up
 from piqc_pipeline.forecast.grid import Bools
 from piqc_pipeline.forecast.live import AHEAD_HOURS, Live
 from piqc_pipeline.forecast.model import WorkloadForecast
-from piqc_pipeline.forecast.series import ABSURD_FACTOR, LARGEST_DEMAND
+from piqc_pipeline.forecast.series import LARGEST_DEMAND, credible_up_to
 from piqc_pipeline.forecast.state import from_plain
 from piqc_pipeline.forecast.tabulate import packed_table_of
 
@@ -47,8 +47,8 @@ def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: 
     Args:
         live: The state.
         start: Start of the first bucket of `values` (UTC); moved onto the state's grid.
-        values: Demand a bucket, oldest first, in steps of the state; None, NaN, negative and absurd values (more than
-            `ABSURD_FACTOR` times the largest so far, and above that many) are not measured.
+        values: Demand a bucket, oldest first, in steps of the state; None, NaN, negative and absurd values (above
+            `credible_up_to` of the largest so far) are not measured.
         ahead: Buckets that will be asked for next; a table's length and its lead window, so that it is made once.
 
     Raises:
@@ -61,7 +61,7 @@ def observe(live: Live, start: datetime, values: Sequence[float | None], ahead: 
     _check_age(live, first + len(values))
     fresh = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     fresh = np.concatenate([np.full(gap, np.nan), fresh]) if gap else fresh[live.end - first :]
-    credible = min(LARGEST_DEMAND, ABSURD_FACTOR * max(1.0, live.largest)) if live.largest else LARGEST_DEMAND
+    credible = credible_up_to(live.largest) if live.largest else LARGEST_DEMAND
     known = (fresh >= 0) & (fresh <= credible)  # NaN is neither
     _check_silence(live, known)
     if len(fresh) >= FROM_BUCKETS and can_catch_up(live):

@@ -109,12 +109,17 @@ def infer_step_seconds(stamps_seconds: Floats) -> int:
     return next((step for step in STEPS_SECONDS if step >= median * 0.99), STEPS_SECONDS[-1])
 
 
+def credible_up_to(high: float) -> float:
+    """The largest value that counts as load where nearly all others are at most `high`."""
+    return min(LARGEST_DEMAND, ABSURD_FACTOR * max(1.0, high))
+
+
 def largest_credible(values: Floats) -> float:
-    """The largest value that counts as load: `ABSURD_FACTOR` times 1 or the 99 % quantile of those above zero."""
+    """The largest value that counts as load in a series; nearly all of those above zero tell what is high for it."""
     above = values[(values > 0) & (values <= LARGEST_DEMAND)]
     if len(above) < ENOUGH_TO_JUDGE:
         return LARGEST_DEMAND
-    return min(LARGEST_DEMAND, ABSURD_FACTOR * max(1.0, float(np.quantile(above, NEARLY_ALL))))
+    return credible_up_to(float(np.quantile(above, NEARLY_ALL)))
 
 
 def on_grid(
