@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from piqc_pipeline.errors import (
 )
 
 if TYPE_CHECKING:
-    from piqc_pipeline.cluster import Progress
+    from piqc_pipeline.cluster import Progress, ScanOptions
     from piqc_pipeline.facts.snapshot import ClusterSnapshot
     from piqc_pipeline.report.scan_result import ScanResult
 
@@ -193,12 +194,7 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
         left = max(1.0, end - time.monotonic())
         options = replace(request.options, context=context, deadline_seconds=left, cluster_name=None)
         try:
-            with _progress() as progress:
-                try:
-                    snapshot = cluster.read_live(options, request.now, progress)
-                except NamespacesMissing as error:
-                    missing.append(error)
-                    snapshot = cluster.read_live(replace(options, namespaces_expected=False), request.now, progress)
+            snapshot = _one_of_many(options, request.now, missing)
         except ClusterError as error:
             failures.append(error)
             snapshot = unread(context, str(error))
@@ -216,6 +212,18 @@ def _every_context(request: Request) -> "list[ClusterSnapshot]":
     if missing and len(missing) == len(contexts):
         raise missing[0]
     return snapshots
+
+
+def _one_of_many(options: "ScanOptions", now: datetime, missing: list[NamespacesMissing]) -> "ClusterSnapshot":
+    """The cluster of a context; of one that has none of the namespaces the capacity, and `missing` gets the error."""
+    from piqc_pipeline import cluster
+
+    with _progress() as progress:
+        try:
+            return cluster.read_live(options, now, progress)
+        except NamespacesMissing as error:
+            missing.append(error)
+            return cluster.read_live(replace(options, namespaces_expected=False), now, progress)
 
 
 def _deliver(request: Request, results: "list[ScanResult]") -> int:
