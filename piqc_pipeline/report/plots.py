@@ -84,7 +84,9 @@ def outlook_plot(outlook: Outlook) -> bytes:
     planned = [(moment, count) for moment, count in zip(ts, outlook.replicas, strict=False) if count is not None]
     if planned:
         moments, counts = zip(*planned, strict=True)
-        axis.step(moments, counts, where="post", color="#343a40", linewidth=1.4, label="replicas planned")
+        point = "o" if len(planned) == 1 else None  # without a forecast only the next moment is planned
+        style: Any = {"color": "#343a40", "linewidth": 1.4, "marker": point, "markersize": 4}
+        axis.step(moments, counts, where="post", label="replicas planned", **style)
     highest = max([*outlook.q90, *(count for _, count in planned), 1])
     if outlook.most is not None and outlook.most <= 2 * highest:
         highest = max(highest, outlook.most)

@@ -92,6 +92,16 @@ def test_the_most_replicas_allowed_are_drawn_where_the_legend_names_them() -> No
     assert np.flatnonzero(red.any(axis=1)).max() > pixels.shape[0] / 5
 
 
+def test_a_single_planned_moment_is_a_point() -> None:
+    moments = [NOW, NOW + timedelta(minutes=30)]
+
+    def dark_in_the_middle(replicas: list[int | None]) -> bool:
+        pixels = imread(io.BytesIO(outlook_plot(Outlook("w", moments, [0.0, 0.0], [0.0, 0.0], replicas))))
+        return bool((pixels[50:-80, 60:, :3] < 0.3).all(axis=2).any())
+
+    assert dark_in_the_middle([1, None]) and dark_in_the_middle([1, 1]) and not dark_in_the_middle([None, None])
+
+
 def test_pictures_are_small_png_and_a_dollar_in_a_name_is_no_formula() -> None:
     outlook = Outlook("a$b_{c}$", [NOW], [1.0], [2.0], [3], 4)
     for png in (dollars_plot([("busy", 1.0), ("idle", 2.0)]), outlook_plot(outlook), dollars_plot([])):
