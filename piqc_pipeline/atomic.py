@@ -20,11 +20,16 @@ _RENAME_EXCHANGE = 2
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to: it takes the place of `path` if the block ends well, else it is removed.
 
-    The folder is made where it is missing. Several processes may do this to one file: the last one wins.
+    The folder is made where it is missing. Several processes may do this to one file: the last one wins. A link stays
+    and what it points to is replaced; a device or a pipe (`/dev/stdout`) is written to as it is.
 
     Raises:
         OSError: The folder cannot be made or written to; what was there before stays.
     """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     try:

@@ -1,5 +1,6 @@
 """Does a reader ever see half a file?"""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,28 @@ def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: 
         raise failure
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "stdout"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for place in (pipe, link):
+        with replacing(place) as partial:
+            partial.write_text("told")
+        assert os.read(reader, 99) == b"told"
+    os.close(reader)
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with replacing(tmp_path / "link") as partial:
+        partial.write_text("new")
+        assert (tmp_path / "target").read_text() == "old"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "new"
 
 
 def test_two_writers_at_once_leave_the_file_of_one_of_them(tmp_path: Path) -> None:
