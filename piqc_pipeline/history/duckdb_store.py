@@ -17,7 +17,7 @@ import duckdb
 import polars as pl
 
 from piqc_pipeline.errors import HistoryError, StoreTooNew, one_line
-from piqc_pipeline.history.duckdb_engine import ArrowStream, attach, detach, explained, fetch, insert
+from piqc_pipeline.history.duckdb_engine import ArrowStream, attach, detach, explained, fetch, frugal, insert
 from piqc_pipeline.history.migrations import MIGRATIONS
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, empty_history
 from piqc_pipeline.history.schema import (
@@ -206,7 +206,8 @@ class DuckDbStore:
                 quoted = str(fresh).replace("'", "''")
                 name, new = connection.execute("SELECT current_database()").fetchall()[0][0], f"fresh{uuid4().hex}"
                 connection.execute(f"ATTACH '{quoted}' AS {new} (TYPE duckdb)")
-                connection.execute(f"COPY FROM DATABASE {name} TO {new}")
+                with frugal(connection):
+                    connection.execute(f"COPY FROM DATABASE {name} TO {new}")
                 connection.execute(f"DETACH {new}")
                 # Still holding the lock on the old file: no other process can write to it in between.
                 fresh.replace(self._path)
@@ -274,13 +275,14 @@ class DuckDbStore:
 
     def _migrate(self, connection: duckdb.DuckDBPyConnection, version: int) -> None:
         try:
-            connection.execute("BEGIN TRANSACTION")
-            connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
-            for statement in itertools.chain.from_iterable(self._migrations[version:]):
-                connection.execute(statement)
-            connection.execute("DELETE FROM piqc_schema")
-            connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
-            connection.execute("COMMIT")
+            with frugal(connection):
+                connection.execute("BEGIN TRANSACTION")
+                connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
+                for statement in itertools.chain.from_iterable(self._migrations[version:]):
+                    connection.execute(statement)
+                connection.execute("DELETE FROM piqc_schema")
+                connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
+                connection.execute("COMMIT")
         except BaseException:
             detach(connection)
             raise
