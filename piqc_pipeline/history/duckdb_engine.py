@@ -96,13 +96,15 @@ def detach(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @contextlib.contextmanager
-def frugal(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Little memory for what goes through the whole file; not for queries, whose medians do not spill to disk."""
-    connection.execute(f"SET memory_limit = '{REWRITING_MEMORY}'")
+def frugal() -> Iterator[None]:
+    """Little memory for what goes through a whole file; not for queries, whose medians do not spill to disk."""
+    # Not on the connection of the file, which refuses everything after a failure.
+    engine = _ENGINES[os.getpid()]
+    engine.execute(f"SET memory_limit = '{REWRITING_MEMORY}'")
     try:
         yield
     finally:
-        connection.execute("RESET memory_limit")
+        engine.execute("RESET memory_limit")
 
 
 def fetch(
@@ -134,11 +136,26 @@ def explained(error: Exception, location: str) -> Exception:
         return HistoryError(f"{location} is no DuckDB file: name another file with PIQC_HISTORY_STORE")
     if re.search(r"serializ|storage version|newer version", said, re.IGNORECASE):
         return StoreTooNew(f"{location} was written by a newer DuckDB: update piqc ({text})")
-    if "corrupt" in said.lower() or "checksum" in said.lower():
+    if re.search(r"corrupt|checksum|could not read enough bytes", said, re.IGNORECASE):
         return HistoryError(f"{location} is damaged ({text}): restore a copy, or fill a new file again")
+    if isinstance(error, duckdb.ProgrammingError):
+        return foreign(location, text)
+    if "permission denied" in said.lower():
+        return OutputUnwritable(
+            f"cannot open {location}: permission denied; let this user read and write the file and its folder"
+        )
     cause = one_line(said.rpartition("Original error: ")[2])  # DuckDB's advice to reattach the file is followed already
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return HistoryError(f"cannot use {location}: {cause}; free memory, or space in {tempfile.gettempdir()}")
     return OutputUnwritable(
         f"cannot write {location}: {cause}; free space or make its folder writable, what was stored is untouched"
+    )
+
+
+def foreign(location: str, reason: str) -> HistoryError:
+    """What is said of a DuckDB file of another program."""
+    return HistoryError(
+        f"{location} holds other tables than a history ({reason}): name another with PIQC_HISTORY_STORE"
     )
 
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from piqc_pipeline.errors import HistoryError, StoreTooNew, one_line
-from piqc_pipeline.history.duckdb_engine import ArrowStream, attach, detach, explained, fetch, frugal, insert
+from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreTooNew, one_line
+from piqc_pipeline.history.duckdb_engine import ArrowStream, attach, detach, explained, fetch, foreign, frugal, insert
 from piqc_pipeline.history.migrations import MIGRATIONS
 from piqc_pipeline.history.samples import HISTORY_SCHEMA, empty_history
 from piqc_pipeline.history.schema import (
@@ -206,7 +206,7 @@ class DuckDbStore:
                 quoted = str(fresh).replace("'", "''")
                 name, new = connection.execute("SELECT current_database()").fetchall()[0][0], f"fresh{uuid4().hex}"
                 connection.execute(f"ATTACH '{quoted}' AS {new} (TYPE duckdb)")
-                with frugal(connection):
+                with frugal():
                     connection.execute(f"COPY FROM DATABASE {name} TO {new}")
                 connection.execute(f"DETACH {new}")
                 # Still holding the lock on the old file: no other process can write to it in between.
@@ -250,50 +250,60 @@ class DuckDbStore:
                 yield connection
             finally:
                 detach(connection)
-        except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, OSError) as error:
+        except (duckdb.Error, OSError) as error:
             raise explained(error, self.location) from error
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         if not read_only:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = attach(self.location, read_only=read_only, wait_seconds=self._wait_seconds)
-        version = _schema_version(connection)
-        if version > len(self._migrations):
+        try:
+            version = self._version(connection)
+            if version < len(self._migrations) and not read_only:
+                self._migrate(connection, version)
+        except BaseException:
+            with suppress(duckdb.Error):  # what went wrong first tells more
+                detach(connection)
+            raise
+        if version < len(self._migrations) and read_only:
             detach(connection)
+            self._renew()
+            connection = attach(self.location, read_only=True, wait_seconds=self._wait_seconds)
+        return connection
+
+    def _renew(self) -> None:
+        try:
+            with self._connected(read_only=False):
+                pass
+        except OutputUnwritable as error:
+            raise OutputUnwritable(f"a file of an older program is rewritten before it is read: {error}") from error
+
+    def _version(self, connection: duckdb.DuckDBPyConnection) -> int:
+        tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
+        names = {name for (name,) in tables.fetchall()}
+        if not names:
+            return 0
+        if "piqc_schema" not in names:
+            raise foreign(self.location, "it has no table piqc_schema")
+        rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
+        version = int(rows[0][0])
+        if version > len(self._migrations):
             raise StoreTooNew(
                 f"{self.location} was written by a newer program "
                 f"(schema {version}, this one knows {len(self._migrations)}): "
                 "update piqc, or name another file with PIQC_HISTORY_STORE"
             )
-        if version < len(self._migrations) and not read_only:
-            self._migrate(connection, version)
-        elif version < len(self._migrations):
-            detach(connection)
-            detach(self._open(read_only=False))
-            connection = attach(self.location, read_only=True, wait_seconds=self._wait_seconds)
-        return connection
+        return version
 
     def _migrate(self, connection: duckdb.DuckDBPyConnection, version: int) -> None:
-        try:
-            with frugal(connection):
-                connection.execute("BEGIN TRANSACTION")
-                connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
-                for statement in itertools.chain.from_iterable(self._migrations[version:]):
-                    connection.execute(statement)
-                connection.execute("DELETE FROM piqc_schema")
-                connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
-                connection.execute("COMMIT")
-        except BaseException:
-            detach(connection)
-            raise
-
-
-def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
-    try:
-        rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
-    except duckdb.CatalogException:
-        return 0
-    return int(rows[0][0])
+        with frugal():
+            connection.execute("BEGIN TRANSACTION")
+            connection.execute("CREATE TABLE IF NOT EXISTS piqc_schema (version INTEGER)")
+            for statement in itertools.chain.from_iterable(self._migrations[version:]):
+                connection.execute(statement)
+            connection.execute("DELETE FROM piqc_schema")
+            connection.execute("INSERT INTO piqc_schema VALUES (?)", [len(self._migrations)])
+            connection.execute("COMMIT")
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, names: list[str], clause: str, values: list[Any]) -> pl.DataFrame:

@@ -3,6 +3,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -171,6 +172,13 @@ def test_a_full_disk_is_told_without_the_advice_that_duckdb_has_for_programs() -
     )
 
 
+def test_what_may_not_be_opened_is_told_without_advice_to_free_space() -> None:
+    told = duckdb.IOException('IO Error: Cannot open file "h.duckdb": Permission denied')
+    assert str(explained(told, "h.duckdb")) == (
+        "cannot open h.duckdb: permission denied; let this user read and write the file and its folder"
+    )
+
+
 @pytest.mark.cli
 def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) -> None:
     path = tmp_path / "history.duckdb"
@@ -224,6 +232,46 @@ def test_something_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="no DuckDB file"):
         open_store(path).replace(DAY, NEXT_DAY, rows([0.1]))
     assert path.read_text().startswith("ts,y")
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("CREATE TABLE gpu_utilization (a INTEGER)", "it has no table piqc_schema"),
+        ("CREATE TABLE mine (a INTEGER)", "it has no table piqc_schema"),
+        (f"CREATE TABLE piqc_schema AS SELECT {len(MIGRATIONS)} AS version", "series does not exist"),
+    ],
+)
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path, statement: str, told: str) -> None:
+    path = tmp_path / "history.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(statement)
+    before = path.read_bytes()
+    for act in (DuckDbStore.read, lambda store: store.replace(DAY, NEXT_DAY, rows([0.1]))):
+        with pytest.raises(HistoryError, match=f"holds other tables than a history .*{told}"):
+            act(DuckDbStore(str(path)))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("left", [100, 5_000, 300_000])
+def test_a_file_that_was_cut_off_is_told_as_damaged(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "history.duckdb"
+    values = random.Random(1)
+    open_store(path).replace(DAY, DAY + timedelta(days=70), rows([values.random() for _ in range(20_000)]))
+    assert path.stat().st_size > left
+    os.truncate(path, left)
+    with pytest.raises(HistoryError, match="is damaged .*: restore a copy"):
+        open_store(path).read()
+
+
+def test_a_block_that_changed_is_told_as_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "history.duckdb"
+    open_store(path).replace(DAY, NEXT_DAY, rows([0.1]))
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"x" * 8192)
+    with pytest.raises(HistoryError, match="is damaged .*: restore a copy"):
+        open_store(path).read()
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
@@ -310,7 +358,7 @@ def test_a_migration_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = str(tmp_path / "history.duckdb")
     DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
     broken = (*MIGRATIONS, ("DROP TABLE buckets", "CREATE TABLE nonsense ("))
-    with pytest.raises(duckdb.Error):
+    with pytest.raises(HistoryError, match="syntax error"):
         DuckDbStore(path, migrations=broken).read()
     assert DuckDbStore(path).read().equals(rows([0.1, 0.2]))
 
