@@ -124,6 +124,10 @@ class ScalingError(PiqcError):
     """A plan, manifest or replay cannot be made."""
 
 
+class ScaleUnread(ScalingError):
+    """What a workload's plan starts from could not be read."""
+
+
 class ManifestInvalid(ScalingError):
     """A manifest breaks its schema or a limit of Kubernetes."""
 

@@ -113,7 +113,7 @@ def plan_command(
     """Print the replica plan of the next hours.
 
     Reads the newest snapshot and the promoted forecast; with --write also writes the manifests. Nothing is applied.
-    Workloads that no autoscaler can scale are named on stderr.
+    Workloads that no autoscaler can scale are named on stderr; the end is 3 if one of them could not be read.
     """
     from dataclasses import replace
     from datetime import timedelta
@@ -154,7 +154,7 @@ def plan_command(
     _show_plan(fleet, hours, form)
     for name, why in fleet.left_out.items():
         click.echo(f"not planned: {why}" if name in why else f"not planned: {name}: {why}", err=True)
-    return EXIT_DONE
+    return EXIT_UNKNOWN_PARTS if fleet.unread else EXIT_DONE
 
 
 def _show_plan(fleet: "FleetPlan", hours: float, form: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from piqc_pipeline.errors import ScalingError, UsageError
+from piqc_pipeline.errors import ScaleUnread, ScalingError, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Workload
 from piqc_pipeline.scaling.demand import demand_of
 from piqc_pipeline.scaling.limits import limits_from_snapshot
@@ -54,10 +54,12 @@ class FleetPlan:
     Attributes:
         plans: In the order of their ids.
         left_out: Workloads that cannot be scaled by an autoscaler, with the reason.
+        unread: Those of them that might be scaled if the cluster were read whole.
     """
 
     plans: tuple[ReplicaPlan, ...]
     left_out: Mapping[str, str]
+    unread: frozenset[str] = frozenset()
 
     def within(self, namespaces: Collection[str]) -> "FleetPlan":
         """Those of some namespaces.
@@ -74,6 +76,7 @@ class FleetPlan:
         return FleetPlan(
             tuple(plan for plan in self.plans if plan.limits.namespace in namespaces),
             {name: why for name, why in self.left_out.items() if name.rsplit("/", 3)[1] in namespaces},
+            frozenset(name for name in self.unread if name.rsplit("/", 3)[1] in namespaces),
         )
 
 
@@ -131,7 +134,7 @@ def plan_fleet(
     Returns:
         A plan for each that can be scaled, the reason for each that cannot.
     """
-    plans, left_out = [], {}
+    plans, left_out, unread = [], {}, set[str]()
     for workload in sorted(snapshot.workloads, key=lambda entry: entry.id):
         if not workload.is_inference:
             continue
@@ -147,6 +150,8 @@ def plan_fleet(
             )
         except ScalingError as error:
             left_out[workload.id] = str(error)
+            if isinstance(error, ScaleUnread):
+                unread.add(workload.id)
             continue
         unit = unit_price(snapshot, workload, prices) if prices is not None else UnitPrice()
         limits = replace(limits, product=unit.product)
@@ -166,7 +171,7 @@ def plan_fleet(
                 no_forecast_reason=(failed or {}).get(workload.id) or _under_another_id(workload, snapshot, forecasts),
             )
         )
-    return FleetPlan(_in_pairs(plans, snapshot, policy), left_out)
+    return FleetPlan(_in_pairs(plans, snapshot, policy), left_out, frozenset(unread))
 
 
 def _under_another_id(workload: Workload, snapshot: ClusterSnapshot, names: Iterable[str]) -> str | None:

@@ -96,6 +96,20 @@ def test_plan_prints_counts_with_reasons_and_writes_manifests_on_request(
     assert "inference/chat-8b" in table.stdout
 
 
+def test_a_workload_that_was_not_read_ends_a_plan_with_3(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIQC_NOW", (folder / "now").read_text())
+    unread = workload(id="demo/inference/ReplicaSet/x", kind="ReplicaSet", name="x", replicas_wanted=None)
+    seen = replace(snapshot((node("a", 8), node("b", 8)), (pod("own", "a", 2),)), workloads=(workload(), unread))
+    write_snapshot(seen, tmp_path / "facts" / "snapshot.json")
+    (tmp_path / "model").symlink_to(folder / "model")
+    done = run(plan_command, "--data-dir", str(tmp_path))
+    assert done.return_value == 3
+    assert "not planned: cannot scale demo/inference/ReplicaSet/x" in done.stderr
+    assert "inference/chat-8b" in done.stdout
+
+
 @pytest.mark.parametrize("fault", ["missing", "altered"])
 def test_without_a_whole_artifact_plan_writes_nothing(folder: Path, tmp_path: Path, fault: str) -> None:
     if fault == "altered":

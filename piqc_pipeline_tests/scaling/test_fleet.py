@@ -32,6 +32,16 @@ def test_each_inference_workload_is_planned_or_left_out_with_a_reason():
     assert [plan.workload for plan in fleet.plans] == [CHAT]
     assert list(fleet.left_out) == [daemon.id]
     assert "DaemonSet takes no replicas" in fleet.left_out[daemon.id]
+    assert not fleet.unread
+
+
+def test_a_workload_whose_count_was_not_read_might_be_planned() -> None:
+    unread = workload(
+        id="demo/other/ReplicaSet/x", kind="ReplicaSet", namespace="other", name="x", replicas_wanted=None
+    )
+    fleet = plan_fleet(cluster(workload(), unread), {CHAT: forecast([4.4], [5.1])}, POLICY, NOW)
+    assert fleet.unread == {unread.id} == set(fleet.left_out)
+    assert not fleet.within(["inference"]).unread
 
 
 def test_a_namespace_without_workloads_is_no_plan_but_an_error():
