@@ -15,7 +15,7 @@ from piqc_pipeline.scaling import schema
 from piqc_pipeline.scaling.keda import NAME_LIMIT
 from piqc_pipeline.scaling.lint_context import MONITORS, check_context, check_monitor
 from piqc_pipeline.scaling.lint_hpa import UNSCALABLE, check_behavior, check_hpa
-from piqc_pipeline.scaling.lint_load import Document, Unreadable, documents, paths_of, read
+from piqc_pipeline.scaling.lint_load import Document, Unreadable, applied_together, documents, paths_of, read
 from piqc_pipeline.scaling.lint_query import check_query
 from piqc_pipeline.scaling.lint_rules import RULES, Severity
 from piqc_pipeline.scaling.lint_triggers import check_triggers
@@ -227,7 +227,7 @@ def _services(found: Sequence[Document]) -> set[tuple[str, str]]:
 
 
 def _two_controllers(found: Sequence[Document]) -> list[Finding]:
-    """Workloads that several autoscalers of the input name."""
+    """Workloads that several autoscalers of the input name, but for alternatives that no one applies together."""
     owners: dict[tuple[str, str, str], list[Document]] = {}
     for document in found:
         kind = document.kind
@@ -245,10 +245,13 @@ def _two_controllers(found: Sequence[Document]) -> list[Finding]:
             owners.setdefault(key, []).append(document)
     findings = []
     for (namespace, kind, workload), several in owners.items():
-        for document in several[1:]:
+        for number, document in enumerate(several):
+            rivals = (rival for rival in several[:number] if applied_together(rival.file, document.file))
+            if (rival := next(rivals, None)) is None:
+                continue
             report = Report()
-            first = as_map(several[0].body.get("metadata")).get("name")
-            message = f"{kind} {namespace}/{workload} is scaled by {several[0].body['kind']} {first} already"
+            first = as_map(rival.body.get("metadata")).get("name")
+            message = f"{kind} {namespace}/{workload} is scaled by {rival.body['kind']} {first} already"
             report.add("two-controllers", "spec.scaleTargetRef", message)
             findings += _findings(document, report)
     return findings

@@ -3,6 +3,7 @@
 Whether the objects make sense is asked in `lint.py`.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ MOST_EVENTS = 300_000
 MOST_NODES = 500_000
 """After aliases are followed: nine lines of YAML can stand for a billion nodes."""
 SUFFIXES = (".yaml", ".yml", ".json")
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -102,6 +104,34 @@ def paths_of(names: Sequence[str]) -> Iterator[str]:
             yield from found or [name]
         else:
             yield name
+
+
+def applied_together(one: str, other: str) -> bool:
+    """Whether one `kubectl apply -k` may apply both files.
+
+    Not those of two kustomizations of which none lists the other's folder: overlays of two clusters, or the HPAs beside
+    the ScaledObjects that they stand in for.
+    """
+    first, second = _kustomization(one), _kustomization(other)
+    if first is None or second is None or first.parent == second.parent:
+        return True
+    return second.parent in _listed(first) or first.parent in _listed(second)
+
+
+def _kustomization(file: str) -> Path | None:
+    """The nearest one in the file's folder or above it."""
+    names = itertools.product(Path(file).resolve().parents, KUSTOMIZATIONS) if file != "-" else ()
+    return next((path for folder, name in names if (path := folder / name).is_file()), None)
+
+
+def _listed(kustomization: Path) -> set[Path]:
+    try:
+        bodies = [document.body for document in documents(read(str(kustomization)), str(kustomization))]
+    except Unreadable:
+        return set()
+    lists = [body.get(key) for body in bodies for key in ("resources", "bases", "components")]
+    names = [name for some in lists if isinstance(some, list) for name in some if isinstance(name, str)]
+    return {(kustomization.parent / name).resolve() for name in names}
 
 
 def read(name: str) -> bytes:

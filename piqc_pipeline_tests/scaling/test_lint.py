@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from piqc_pipeline.scaling import lint_output
+from piqc_pipeline.scaling.lint import lint_files
 from piqc_pipeline.scaling.lint_rules import RULES
 from piqc_pipeline_tests.scaling.lint_objects import (
     FORECAST,
@@ -144,6 +145,23 @@ def test_two_controllers_of_one_workload_are_found():
     second = HPA.replace("name: chat, namespace", "name: other, namespace")
     assert "two-controllers" in rules(f"{HPA}---{second}")
     assert "two-controllers" not in rules(f"{HPA}---{GOOD}")
+
+
+def test_what_two_kustomizations_hold_is_applied_together_only_if_one_lists_the_other(tmp_path):
+    second = HPA.replace("name: chat, namespace", "name: other, namespace")
+    for place, content, listed in (("", HPA, ["a.yaml"]), ("alternative", second, ["a.yaml"])):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "a.yaml").write_text(content)
+        (tmp_path / place / "kustomization.yaml").write_text(yaml.safe_dump({"resources": listed}))
+
+    def found():
+        return {entry.rule for entry in lint_files([str(tmp_path)])}
+
+    assert "two-controllers" not in found()
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["a.yaml", "alternative"]}))
+    assert "two-controllers" in found()
+    (tmp_path / "kustomization.yaml").unlink()
+    assert "two-controllers" in found()
 
 
 def test_a_service_that_is_not_there_is_found_only_beside_services():
