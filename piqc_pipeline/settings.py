@@ -44,7 +44,7 @@ def prometheus_address(url: str) -> str:
     """The base address of a Prometheus, as given. Messages and manifests repeat it, so it holds no password.
 
     Raises:
-        ValueError: It is no http(s) address, or holds a user or password.
+        ValueError: It is no http(s) address, or holds a user, a password, a query or a fragment.
     """
     parts = urlsplit(url)
     if "@" in parts.netloc:
@@ -54,6 +54,8 @@ def prometheus_address(url: str) -> str:
         )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an address starts with http:// or https:// and names a host")
+    if parts.query or parts.fragment:
+        raise ValueError("an address ends with a path: leave out what stands after ? or #")
     return url
 
 

@@ -67,8 +67,7 @@ def import_command(
             force=force,
             on_part=advance,
         )
-    for warning in done.warnings:
-        click.echo(f"piqc: {warning}", err=True)
+    _warn(done.warnings)
     click.echo(
         f"{counted(done.rows_written, 'row')} of {counted(done.workloads, 'workload')} into {location}, "
         f"{counted(done.rows_kept, 'stored row')} kept"
@@ -93,7 +92,7 @@ def fetch_command(
     from piqc_pipeline.history.files import counted
     from piqc_pipeline.history.fill import fill
     from piqc_pipeline.history.prometheus import PrometheusSource
-    from piqc_pipeline.history.samples import days_between
+    from piqc_pipeline.history.samples import days_between, floor_to
     from piqc_pipeline.history.snapshots import SnapshotSource
     from piqc_pipeline.history.store import open_store
     from piqc_pipeline.prometheus.access import access_from_settings
@@ -105,9 +104,15 @@ def fetch_command(
         raise NotConfigured("no Prometheus is named: give --prometheus-url, or set PIQC_PROMETHEUS_URL")
     now, location = settings.clock(), store or settings.store_location()
     last = end.replace(tzinfo=UTC) if end else now
-    first = start.replace(tzinfo=UTC) if start else last - timedelta(days=settings.train_days)
+    earliest = datetime.min.replace(tzinfo=UTC)
+    first = start.replace(tzinfo=UTC) if start else last - min(timedelta(days=settings.train_days), last - earliest)
     if first >= last:
         raise click.UsageError(f"--start {first:%Y-%m-%dT%H:%M} is not before the end, {last:%Y-%m-%dT%H:%M}")
+    if floor_to(first, settings.bucket_seconds) >= floor_to(last, settings.bucket_seconds):
+        raise click.UsageError(
+            f"no bucket of {settings.bucket_seconds} s ends from --start {first:%Y-%m-%dT%H:%M:%S} to the end, "
+            f"{last:%Y-%m-%dT%H:%M:%S}: name a longer range"
+        )
     opened, days = open_store(location), len(days_between(first, min(last, now)))
     with _progress("fetching") as advance:
         done = fill(
@@ -121,8 +126,7 @@ def fetch_command(
             force=force,
             on_day=lambda: advance(1, days),
         )
-    for warning in done.warnings:
-        click.echo(f"piqc: {warning}", err=True)
+    _warn(done.warnings)
     told = f"{counted(done.rows_written, 'row')} into {location}, {counted(done.rows_kept, 'stored row')} kept"
     click.echo(told)
     if not done.rows_written + done.rows_kept:
@@ -346,6 +350,13 @@ def _show_trend(trend: "DataFrame", location: str) -> None:
     print_table(f"waste over time, {location}", columns, rows)
     for sentence in changes(trend):
         print_sentence(sentence)
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    from piqc_pipeline.report.text import printable
+
+    for warning in warnings:  # which may quote a server's words, or names of a file
+        click.echo(f"piqc: {printable(warning)}", err=True)
 
 
 def _figure(value: float | None) -> str:

@@ -26,11 +26,10 @@ class Doubt:
 
     def __str__(self) -> str:
         """The sentence."""
-        parts = {"{count}": str(self.count), "{number}": str(len(self.names)), "{names}": some(sorted(self.names))}
-        text = self.says
-        for place, part in parts.items():
-            text = text.replace(place, part)
-        return text
+        text = self.says.replace("{count}", str(self.count)) if self.count else self.says
+        if not self.names:
+            return text
+        return text.replace("{number}", str(len(self.names))).replace("{names}", some(sorted(self.names)))
 
 
 def together(doubts: Iterable[Doubt]) -> tuple[Doubt, ...]:

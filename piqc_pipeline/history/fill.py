@@ -37,6 +37,8 @@ def fill(
 ) -> Filled:
     """Fetch `[start, end)` and replace it in the store; buckets that have not ended at `now` are left for later.
 
+    The bucket in which the range begins is filled whole, the one in which it ends not at all.
+
     Each day is fetched whole and replaced in one transaction. When a later one fails, the earlier ones are stored and
     running the range again completes it.
 
@@ -59,7 +61,7 @@ def fill(
             f"cannot fill the history from {start:%Y-%m-%d %H:%M} UTC: it is only {now:%Y-%m-%d %H:%M} UTC; "
             "choose a past day"
         )
-    end = min(end, floor_to(now, bucket_seconds))
+    start, end = floor_to(start, bucket_seconds), floor_to(min(end, now), bucket_seconds)
     written, kept, doubts = 0, 0, dict[datetime, tuple[Doubt, ...]]()
     for day in days_between(start, end):
         first, last = max(start, day), min(end, day + timedelta(days=1))

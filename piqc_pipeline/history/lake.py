@@ -9,6 +9,7 @@ frames.
 import fcntl
 import hashlib
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,8 @@ class ParquetLake:
         """
         self.location = location.rstrip("/")
         self._remote = "://" in location
+        if self._remote:  # Polars finds the region by itself; its words about that are for programmers
+            warnings.filterwarnings("ignore", r"'\(default_\)region' not set", UserWarning)
 
     def replace(
         self, start: datetime, end: datetime, frame: pl.DataFrame, *, force: bool = False, others: bool = True

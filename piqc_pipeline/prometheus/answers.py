@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from piqc_pipeline.errors import MAX_SHOWN, PrometheusError
 from piqc_pipeline.prometheus.access import PrometheusAccess
 
+MAX_RETRY_AFTER_SECONDS = 10.0
+"""Longest pause that a server may ask for (RFC 9110, `Retry-After` in seconds); a date is not waited for."""
 LONG_BYTES = 2**19
 """Results from here on are worth loading Polars for, which reads numbers in half the time and a fifth of the memory."""
 SPLITTABLE = (
@@ -30,7 +32,9 @@ SPLITTABLE = (
 
 
 class Passing(PrometheusError):
-    """May pass by itself: worth another try."""
+    """May pass by itself: worth another try, after the seconds that the server asks for."""
+
+    after_seconds = 0.0
 
 
 class RangeTooLarge(PrometheusError):
@@ -125,7 +129,7 @@ def result_of(response: httpx.Response, body: bytes, access: PrometheusAccess) -
     try:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _no_answer(status, body, access) from error
+        raise _no_answer(response, body, access) from error
     warnings = tuple(answer.warnings or ()) + tuple(answer.infos or ())
     if answer.status == "success" and status == 200:
         if answer.isPartial and not access.allow_partial:
@@ -138,7 +142,7 @@ def result_of(response: httpx.Response, body: bytes, access: PrometheusAccess) -
     text = answer.error[:MAX_SHOWN] or f"status {status}"
     if any(words in text for words in SPLITTABLE):
         raise RangeTooLarge(f"{access.base} cannot answer ({answer.errorType or status}): {text}")
-    raise _kind(status)(f"{access.base} answers with an error ({answer.errorType or status}): {text}")
+    raise _refusal(response, f"{access.base} answers with an error ({answer.errorType or status}): {text}")
 
 
 def matrix_of(result: memoryview, warnings: tuple[str, ...], access: PrometheusAccess) -> Matrix:
@@ -186,6 +190,8 @@ def failed(error: Exception, access: PrometheusAccess) -> PrometheusError:
             f"{access.base} did not answer within {access.timeout_seconds:g} s: "
             "raise PIQC_PROMETHEUS_TIMEOUT_SECONDS, or ask for a shorter range"
         )
+    if isinstance(error, httpx.DecodingError):
+        return Passing(f"{access.base} answers with what cannot be decompressed ({error}): is a proxy in between?")
     words = str(error) or type(error).__name__
     return Passing(f"cannot reach Prometheus at {access.base}: {words}; check PIQC_PROMETHEUS_URL and that it runs")
 
@@ -256,7 +262,8 @@ def _number(text: object) -> float:
         return float("nan")
 
 
-def _no_answer(status: int, body: bytes, access: PrometheusAccess) -> PrometheusError:
+def _no_answer(response: httpx.Response, body: bytes, access: PrometheusAccess) -> PrometheusError:
+    status = response.status_code
     if body[:200].lstrip().startswith(b"<"):
         text = (
             f"{access.base} answers with a web page (status {status}), not with Prometheus' API: "
@@ -264,11 +271,17 @@ def _no_answer(status: int, body: bytes, access: PrometheusAccess) -> Prometheus
         )
     else:
         text = f"{access.base} answers with no result of Prometheus' API (status {status}): check PIQC_PROMETHEUS_URL"
-    return _kind(status)(text)
+    return _refusal(response, text)
 
 
-def _kind(status: int) -> type[PrometheusError]:
-    return Passing if status == 429 or status >= 500 else PrometheusError
+def _refusal(response: httpx.Response, text: str) -> PrometheusError:
+    """What an answer without a result is told as; a server that has too much to do says when to come again."""
+    if response.status_code != 429 and response.status_code < 500:
+        return PrometheusError(text)
+    error = Passing(f"{text}; try again later")
+    asked = response.headers.get("retry-after", "")
+    error.after_seconds = min(float(asked), MAX_RETRY_AFTER_SECONDS) if asked.isascii() and asked.isdigit() else 0.0
+    return error
 
 
 def _place(response: httpx.Response) -> str:

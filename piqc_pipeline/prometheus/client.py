@@ -139,8 +139,8 @@ class PrometheusClient:
         for attempt in range(1, TRIES):
             try:
                 return self._ask_once(path, form)
-            except Passing:
-                self._patience.sleep(RETRY_PAUSE_SECONDS * 2**attempt)
+            except Passing as error:
+                self._patience.sleep(max(error.after_seconds, RETRY_PAUSE_SECONDS * 2**attempt))
         return self._ask_once(path, form)
 
     def _ask_once(self, path: str, form: Mapping[str, str]) -> Result:
@@ -187,8 +187,8 @@ class AsyncPrometheusClient:
         for attempt in range(1, TRIES):
             try:
                 return matrix_of(*await self._ask_once(path, form), self._access)
-            except Passing:
-                await asyncio.sleep(RETRY_PAUSE_SECONDS * 2**attempt)
+            except Passing as error:
+                await asyncio.sleep(max(error.after_seconds, RETRY_PAUSE_SECONDS * 2**attempt))
         return matrix_of(*await self._ask_once(path, form), self._access)
 
     async def _ask_once(self, path: str, form: Mapping[str, str]) -> Result:

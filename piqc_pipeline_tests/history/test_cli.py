@@ -246,3 +246,5 @@ def test_fetching_without_a_prometheus_or_with_a_range_that_is_none_is_a_usage_e
         run("fetch")
     done = run("fetch", "--prometheus-url", "http://p.test", "--start", "2025-01-07", "--end", "2025-01-06")
     assert (done.exit_code, "is not before the end" in done.output) == (2, True)
+    done = run("fetch", "--prometheus-url", "http://p.test", "--start", "2025-01-07", "--end", "2025-01-07T00:04")
+    assert (done.exit_code, "no bucket of 300 s ends from" in done.output) == (2, True)

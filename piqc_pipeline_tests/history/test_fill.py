@@ -44,6 +44,14 @@ def test_a_bucket_that_has_not_ended_is_left_for_later(tmp_path: Path) -> None:
     assert store.newest() == DAY + timedelta(minutes=10)
 
 
+def test_a_range_that_begins_and_ends_within_buckets_takes_the_first_whole_and_leaves_the_last(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "h.duckdb")
+    start, end = DAY + timedelta(minutes=13, seconds=27), DAY + timedelta(minutes=24, seconds=59)
+    filled = fill(store, Constant(), start, end, (), 300, NEXT_DAY)
+    assert filled.rows_written == 2
+    assert store.read().equals(rows([0.5, 0.5], start=DAY + timedelta(minutes=10)))
+
+
 def test_a_source_that_dies_in_the_middle_leaves_whole_days_and_the_next_run_completes_them(tmp_path: Path) -> None:
     store = open_store(tmp_path / "h.duckdb")
     end = DAY + timedelta(days=3)

@@ -85,6 +85,29 @@ def test_a_useless_answer_is_one_sentence(handler: Handler, words: str) -> None:
         client(handler).query_range("up", 0, 0, 300)
 
 
+@pytest.mark.parametrize(
+    ("status", "asked", "pauses"),
+    [(429, "3", [3, 3]), (503, "1", [1, 1]), (503, "9999", [10, 10]), (429, "Wed, 21 Oct 2015 07:28:00 GMT", [0, 0])],
+)
+def test_a_server_that_has_too_much_to_do_says_when_to_come_again(
+    status: int, asked: str, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(prometheus_client.clock, "sleep", slept.append)
+    busy = client(lambda _: httpx.Response(status, text="too many requests", headers={"Retry-After": asked}))
+    with pytest.raises(PrometheusError, match=rf"\(status {status}\): check .*; try again later"):
+        busy.query_range("up", 0, 0, 300)
+    assert slept == pauses
+
+
+def test_what_cannot_be_decompressed_is_told_as_that() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=httpx.ByteStream(b"no gzip at all"), headers={"Content-Encoding": "gzip"})
+
+    with pytest.raises(PrometheusError, match="answers with what cannot be decompressed"):
+        client(handler).query("up", DAY)
+
+
 def test_values_in_quotes_are_numbers_and_nan_stays_nan() -> None:
     answer = client(lambda _: httpx.Response(200, json=matrix((300, "18.635"), (600, "NaN"), (900, "+Inf"))))
     got = answer.query_range("up", 300, 900, 300)
