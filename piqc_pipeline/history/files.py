@@ -172,9 +172,9 @@ def _good(parsed: ParsedFile) -> pl.LazyFrame:
 
 
 def _step(median_seconds: float) -> int:
-    """The usual step near the median distance of samples; jittered clocks are within 5 % of it."""
+    """The usual step near the median distance of samples, a day at most; jittered clocks are within 5 % of it."""
     near = [step for step in USUAL_STEPS_SECONDS if abs(step - median_seconds) <= 0.05 * step]
-    return near[0] if near else round(median_seconds)
+    return near[0] if near else min(round(median_seconds), USUAL_STEPS_SECONDS[-1])
 
 
 def _workload_ids(names: list[str], inventory: Sequence[WorkloadInventory]) -> dict[str, str]:

@@ -62,7 +62,9 @@ def import_file(
         source.refuse_bad_rows()
     except HistoryFileUnreadable as error:
         if aside:
-            raise HistoryFileUnreadable(f"{error}; all bad rows are in {aside}") from error
+            count = source.opened().bad_rows(0)[0]
+            which = f"the first {MAX_BAD_ROWS_ASIDE}" if count > MAX_BAD_ROWS_ASIDE else "all"
+            raise HistoryFileUnreadable(f"{error}; {which} bad rows are in {aside}") from error
         raise
     first, last = min(entry.first for entry in series), max(entry.last for entry in series)
     warnings = [f"bad rows were put aside in {aside}"] if aside else []

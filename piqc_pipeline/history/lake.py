@@ -77,7 +77,8 @@ class ParquetLake:
         if others and (force or not clusters):
             clusters = sorted({*clusters, *self._clusters()})
         outcome = Replaced(0, 0)
-        for day in days_between(start, end):
+        days = days_between(start, end) if others else sorted({day_of(moment) for moment in frame["ts"].unique()})
+        for day in days:
             first, last = max(start, day), min(end, day + timedelta(days=1))
             for cluster in clusters:
                 part = frame.filter((pl.col("cluster") == cluster) & (pl.col("ts") >= first) & (pl.col("ts") < last))

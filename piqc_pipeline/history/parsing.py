@@ -170,7 +170,8 @@ def _scan_csv(path: Path) -> pl.LazyFrame:
         row_index_name=LINE,
         **usual,
     )
-    return rows.with_columns(pl.col(LINE).cast(pl.Int64) + 2)
+    written = pl.any_horizontal(pl.col(*names, BEYOND) != "")  # a line without any cell says nothing
+    return rows.filter(written).with_columns(pl.col(LINE).cast(pl.Int64) + 2)
 
 
 def _strange(names: Collection[str]) -> str:
@@ -307,7 +308,7 @@ def _text(raw: pl.LazyFrame, name: str) -> pl.Expr:
 
 
 def _time(raw: pl.LazyFrame, name: str) -> pl.Expr:
-    """An instant in UTC: a timestamp of Parquet, ISO 8601 with or without offset, or seconds since 1970."""
+    """An instant in UTC: a timestamp of Parquet, ISO 8601 with or without offset, or (milli)seconds since 1970."""
     kind = raw.collect_schema()[name]
     column = pl.col(name)
     if isinstance(kind, pl.Datetime):
@@ -324,8 +325,14 @@ def _time(raw: pl.LazyFrame, name: str) -> pl.Expr:
     hours = pl.when(has_time).then(offset.str.slice(0, 3).cast(pl.Int64, strict=False))
     minutes = pl.when(has_time).then((offset.str.slice(0, 1) + offset.str.slice(3, 2)).cast(pl.Int64, strict=False))
     shift = pl.duration(hours=hours.fill_null(0), minutes=minutes.fill_null(0))
-    seconds = pl.when(text.str.contains(r"^\d{9,11}(\.\d+)?$")).then(text.cast(pl.Float64, strict=False))
-    epoch = (seconds * 1_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
+    number = text.cast(pl.Float64, strict=False)
+    microseconds = (
+        pl.when(text.str.contains(r"^\d{9,11}(\.\d+)?$"))
+        .then(number * 1_000_000)
+        .when(text.str.contains(r"^\d{12,14}(\.\d+)?$"))
+        .then(number * 1_000)
+    )
+    epoch = microseconds.cast(pl.Int64).cast(pl.Datetime("us"))
     return pl.coalesce(moment - shift, epoch).dt.replace_time_zone("UTC").alias("ts")
 
 
@@ -338,7 +345,7 @@ def _checked(rows: pl.LazyFrame) -> pl.LazyFrame:
         pl.when(pl.col(BEYOND).str.strip_chars() != "")
         .then(pl.lit("more cells than the file has columns"))
         .when(pl.col("ts").is_null())
-        .then(pl.lit("the time cannot be read (ISO 8601 in UTC is expected)"))
+        .then(pl.lit("the time cannot be read (ISO 8601 in UTC or seconds since 1970 is expected)"))
         .when(pl.col("series").is_null() | (pl.col("series") == ""))
         .then(pl.lit("no series or workload is named"))
         .when(pl.col("text").is_not_null())

@@ -97,7 +97,7 @@ class HistoryStore(Protocol):
             end: Instant after the last.
             frame: The new rows.
             force: Take them as they are, emptier or not.
-            others: Whether they tell of all workloads; else those that they do not name are left alone.
+            others: Whether they tell of all workloads; else days of a workload that they do not name are left alone.
         """
         ...
 
@@ -225,13 +225,14 @@ def merged(
         stored: Rows of the window as they lie in the store.
         incoming: Rows of the window as the source answers now.
         force: Take the answer as it is, emptier or not.
-        others: Whether the answer is about all workloads; else those that it does not name are left alone.
+        others: Whether the answer is about all workloads; else days of one that it does not name are left alone.
         key: Columns that name a bucket, `ts` last; a store may have numbers in place of names.
     """
     if not others:
-        named = incoming.select(key[:-1]).unique()
-        rest = stored.join(named, on=key[:-1], how="anti")
-        told = stored.join(named, on=key[:-1], how="semi", maintain_order="left")
+        days: list[str | pl.Expr] = [*key[:-1], pl.col("ts").dt.truncate("1d")]
+        named = incoming.select(days).unique()
+        rest = stored.join(named, left_on=days, right_on=[*key[:-1], "ts"], how="anti", maintain_order="left")
+        told = stored.join(named, left_on=days, right_on=[*key[:-1], "ts"], how="semi", maintain_order="left")
         rows, outcome = merged(told, incoming, force=force, key=key)
         return (pl.concat([rest.select(rows.columns), rows]).sort(key) if rest.height else rows), outcome
     if force or stored.is_empty() or takes_all(stored, incoming, [*key, "step_seconds"]):

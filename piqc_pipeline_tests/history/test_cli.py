@@ -58,6 +58,24 @@ def test_an_import_touches_the_files_workloads_only_and_names_the_file(place: Pa
     assert opened.read()["utilization"].to_list() == [0.1, 0.8, 0.8, 0.8]
 
 
+def test_an_import_leaves_the_days_that_its_file_does_not_tell(place: Path) -> None:
+    own = "file/a/Workload/b"
+    for store in ("piqc-data/history.duckdb", "piqc-data/lake"):
+        open_store(store).replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.5], workload=own, start=NEXT_DAY))
+        text = "ts,workload,utilization\n2025-01-06 00:00,a/b,0.1\n2025-01-08 00:00,a/b,0.2\n"
+        (place / "load.csv").write_text(text)
+        assert "stored rows" not in run("import", "load.csv", "--store", store, "--force").stderr
+        assert open_store(store).read()["utilization"].to_list() == [0.1, 0.5, 0.2]
+
+
+def test_more_bad_rows_than_are_put_aside_are_told_as_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("piqc_pipeline.history.imports.MAX_BAD_ROWS_ASIDE", 2)
+    (place / "load.csv").write_text("ds,y\n" + "2025-01-06,x\n" * 3)
+    with pytest.raises(HistoryFileUnreadable, match="has 3 bad rows: .*; the first 2 bad rows are in load.csv.bad.csv"):
+        run("import", "load.csv")
+    assert (place / "load.csv.bad.csv").read_text().count("\n") == 3
+
+
 def test_bad_rows_are_put_aside_and_nothing_goes_in_without_skip_bad(place: Path) -> None:
     (place / "load.csv").write_text("ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,900\n2025-01-06 00:10,20\n")
     with pytest.raises(HistoryFileUnreadable, match=r"line 3: utilization 900 .*load.csv.bad.csv"):

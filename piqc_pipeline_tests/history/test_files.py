@@ -236,14 +236,43 @@ def test_a_path_of_four_names_is_an_id_only_with_a_kind(csv: Path) -> None:
         "ds,y,\n2025-01-06 00:00,10,\n2025-01-06 00:05,20,\n",
         "line,ds,y\n1,2025-01-06 00:00,10\n2,2025-01-06 00:05,20\n",
         "ds,y\n2025-01-06 00:00,10\n2025-01-06 00:05,20\n2025-01-06 00:10\n",
+        "ds,y\n\n2025-01-06 00:00,10\n,\n2025-01-06 00:05,20\n\n\n",
+        "ds,y\n1736121600,10\n1736121900.0,20\n",
+        "ds,y\n1736121600000,10\n1736121900000,20\n",
+        "ds,y\n2025-01-05T19:00:00-05:00,10\n2025-01-06T01:05+01:00,20\n",
     ],
-    ids=["BOM", "CRLF", "quotes", "unsorted", "capitals", "trailing comma", "column line", "short row"],
+    ids=[
+        "BOM",
+        "CRLF",
+        "quotes",
+        "unsorted",
+        "capitals",
+        "trailing comma",
+        "column line",
+        "short row",
+        "blank lines",
+        "seconds",
+        "milliseconds",
+        "zones",
+    ],
 )
 def test_a_file_may_be_written_in_many_ways(tmp_path: Path, written: str) -> None:
     for name, content in {"a.csv": written.encode(), "a.csv.gz": gzip.compress(written.encode())}.items():
         (tmp_path / name).write_bytes(content)
         frame = FileSource(tmp_path / name).fetch(*YEAR, (), 300).frame
         assert frame["utilization"].to_list() == [0.1, 0.2]
+
+
+def test_a_blank_line_counts_in_the_number_of_a_bad_one(csv: Path) -> None:
+    with pytest.raises(HistoryFileUnreadable, match="has 1 bad row: line 4: not a number: x"):
+        fetch(csv, "ds,y\n2025-01-06 00:00,10\n\n2025-01-06 00:05,x\n")
+
+
+def test_samples_that_lie_years_apart_are_days(csv: Path) -> None:
+    csv.write_text("ds,y\n0001-01-01,10\n2025-01-06,20\n")
+    frame = FileSource(csv).fetch(datetime(1, 1, 1, tzinfo=UTC), YEAR[1], (), 300).frame
+    assert frame["step_seconds"].to_list() == [86_400, 86_400]
+    assert frame["ts"].to_list() == [datetime(1, 1, 1, tzinfo=UTC), DAY]
 
 
 def test_the_content_and_not_the_name_tells_parquet(tmp_path: Path) -> None:
