@@ -200,7 +200,7 @@ def export_command(
     if form is None and output is not None and output.endswith(".parquet"):
         form = "parquet"
     chosen, place = form_and_place(form, output, EXPORTED)
-    target: Path | IO[bytes] = Path(place) if place else sys.stdout.buffer
+    target: Path | IO[bytes] = sys.stdout.buffer if place is None else Path(place)
     with _progress("exporting", show=place is not None) as advance:
         rows = export(
             opened,

@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from importlib.metadata import version
+from typing import Any
 
 import click
 
@@ -36,6 +37,10 @@ _GLUED = re.compile(r"(-[a-zA-Z])=(.+)", re.DOTALL)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
+class _ReaderGone(Exception):
+    """Who read stdout has ended; click would make it a failure."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` stays fast."""
 
@@ -57,6 +62,13 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"piqc_pipeline.cli.{COMMANDS[name][0]}")
         command: click.Command = getattr(module, name.replace("-", "_") + "_command")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The command's result."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of `--help`, without importing any command."""
@@ -91,7 +103,7 @@ def main() -> None:
     except PiqcError as error:
         _show(error)
         code = error.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         # The reader went away (`piqc scan | head`); nothing more can be shown, and that is no failure of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

@@ -11,7 +11,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from piqc_pipeline.atomic import replacing
-from piqc_pipeline.errors import HistoryError, OutputUnwritable
+from piqc_pipeline.errors import HistoryError, OutputUnwritable, UsageError
 from piqc_pipeline.history.samples import HISTORY_SCHEMA
 from piqc_pipeline.history.table import HistoryStore
 
@@ -43,9 +43,12 @@ def export(
         on_day: Called after each day.
 
     Raises:
+        UsageError: The range ends before it begins.
         HistoryError: Nothing is stored in the range.
         OutputUnwritable: Full disk or read-only folder.
     """
+    if start is not None and end is not None and start >= end:
+        raise UsageError(f"the start, {start:%Y-%m-%dT%H:%M}, is not before the end, {end:%Y-%m-%dT%H:%M}")
     days = [
         day for day in store.days() if (start is None or day + timedelta(days=1) > start) and (end is None or day < end)
     ]

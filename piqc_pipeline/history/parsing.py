@@ -129,9 +129,14 @@ def _start(path: Path) -> bytes:
     """The first bytes of a file that may hold history.
 
     Raises:
-        HistoryFileUnreadable: It is missing, a folder, empty, or a file of another kind.
+        HistoryFileUnreadable: It is missing, a folder, a pipe, empty, or a file of another kind.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise HistoryFileUnreadable(
+                f"cannot read {path}: it is a pipe or device, and a history file is read more than once; "
+                "write it to a file first"
+            )
         with path.open("rb") as stream:
             start = stream.read(64)
     except IsADirectoryError as error:

@@ -6,7 +6,7 @@ demonstrations and load tests; never mixed with measured history.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import polars as pl
@@ -58,6 +58,19 @@ class TypicalWeek:
             raise UsageError("a generated load needs a positive number of days and a positive step")
         if not 0 <= self.low <= self.high <= 1:
             raise UsageError(f"low {self.low} and high {self.high} must be shares with low below high")
+        if self.seed < 0:
+            raise UsageError(f"the seed {self.seed} is below 0")
+        try:
+            zone = ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise UsageError(f"{self.timezone!r} is no zone that is known here, as Europe/Berlin is") from error
+        try:
+            for moment in (self.start, self.start + timedelta(days=self.days)):
+                moment.astimezone(zone)
+        except OverflowError as error:
+            raise UsageError(
+                f"{self.days:g} days from {self.start:%Y-%m-%d} on do not fit into the calendar: choose another start"
+            ) from error
 
 
 def typical_week(shape: TypicalWeek) -> pl.DataFrame:

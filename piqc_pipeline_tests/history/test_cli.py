@@ -1,5 +1,8 @@
 import errno
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -170,6 +173,42 @@ def test_a_full_disk_behind_an_export_is_an_error_of_the_disk(form: str, place: 
     with pytest.raises(OSError, match="No space left on device") as caught, Path("/dev/full").open("wb") as full:
         export(store, form, full)
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_range_that_ends_before_it_begins_is_a_usage_error(place: Path) -> None:
+    with pytest.raises(UsageError, match="is not before the end"):
+        run("export", "--start", "2025-01-07", "--end", "2025-01-06")
+
+
+def test_a_file_that_cannot_be_read_twice_is_refused_at_once(place: Path) -> None:
+    os.mkfifo("pipe")
+    with pytest.raises(HistoryFileUnreadable, match="it is a pipe or device.*write it to a file first"):
+        run("import", "pipe")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--timezone", "Nowhere/Zone"), "'Nowhere/Zone' is no zone"),
+        (("--timezone", "../../etc/passwd"), "is no zone"),
+        (("--seed", "-1"), "the seed -1 is below 0"),
+        (("--start", "9999-12-31"), "do not fit into the calendar"),
+        (("--start", "0001-01-01", "--timezone", "America/New_York"), "do not fit into the calendar"),
+    ],
+)
+def test_a_load_that_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        run("generate", *arguments)
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("form", ["samples", "openmetrics"])
+def test_a_reader_of_generated_load_may_go_away(form: str) -> None:
+    command = f"{sys.executable} -m piqc_pipeline.cli.main history generate --days 60 --step 60 --form {form}"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -c 10; exit ${{PIPESTATUS[0]}}"], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_export_of_nothing_writes_nothing(place: Path) -> None:
