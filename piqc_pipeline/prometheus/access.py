@@ -5,6 +5,7 @@ token, basic authentication, TLS and extra headers.
 """
 
 import base64
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_ANSWER_BYTES = 256 * 2**20
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, 5.6.2."""
+_FRAMING = ("content-length", "transfer-encoding", "connection")
+"""Headers that say where a request ends, which belongs to the transport."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,11 @@ class PrometheusAccess:
         """What an `httpx.Client` or `httpx.AsyncClient` is made with.
 
         Raises:
-            PrometheusError: The CA or token file cannot be used.
+            PrometheusError: The CA or token file, or a header, cannot be used.
         """
         self._authorization()
+        for name, value in self.headers.items():
+            self._check_header(name, value)
         try:
             # Without TLS nothing is verified, and the usual CAs need not be read, which takes 50 ms.
             usual = not self.url.startswith("http://")
@@ -81,6 +88,16 @@ class PrometheusAccess:
             request.headers["Authorization"] = authorization
         return request
 
+    def _check_header(self, name: str, value: str) -> None:
+        """Refuse what HTTP has no place for; libraries would repeat the value, which may be a secret."""
+        wrong = None
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _FRAMING:
+            wrong = "HTTP allows no header of that name here"
+        elif not (value.isascii() and value.isprintable()):
+            wrong = "its value holds something else than letters, digits and signs of ASCII"
+        if wrong:
+            raise PrometheusError(f"cannot send the header {name!r} to {self.base}: {wrong}; check the headers")
+
     def _authorization(self) -> str | None:
         if self.username:
             pair = f"{self.username}:{self.password or ''}".encode()
@@ -88,7 +105,7 @@ class PrometheusAccess:
         if self.token_file is None:
             return None
         try:
-            return f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"
+            token = self.token_file.read_text(encoding="ascii").strip()
         except OSError as error:
             raise PrometheusError(
                 f"cannot read the token of Prometheus from {self.token_file}: {error.strerror}"
@@ -97,6 +114,10 @@ class PrometheusAccess:
             raise PrometheusError(
                 f"cannot read the token of Prometheus from {self.token_file}: it is no text"
             ) from error
+        if not token or not token.isprintable():
+            what = "it is empty" if not token else "it holds more than one line; write the token alone"
+            raise PrometheusError(f"cannot read the token of Prometheus from {self.token_file}: {what}")
+        return f"Bearer {token}"
 
 
 def access_from_settings(settings: Settings, url: str | None = None) -> PrometheusAccess | None:

@@ -13,7 +13,7 @@ from piqc_pipeline.errors import PrometheusError
 from piqc_pipeline.history.inventory import WorkloadInventory
 from piqc_pipeline.history.prometheus import PrometheusSource
 from piqc_pipeline.predictor.live import Observed, prometheus_from_settings
-from piqc_pipeline.prometheus.access import access_from_settings
+from piqc_pipeline.prometheus.access import PrometheusAccess, access_from_settings
 from piqc_pipeline.prometheus.client import PrometheusClient
 from piqc_pipeline.settings import Settings
 from piqc_pipeline_tests.prometheus.guarded import PASSWORD, Guarded, guarded_prometheus
@@ -88,3 +88,36 @@ def test_one_wrong_setting_is_one_sentence(guarded: Guarded, wrong: dict[str, ob
     with PrometheusClient(access) as client, pytest.raises(PrometheusError, match=words) as caught:
         client.query("up")
     assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("", "it is empty"),
+        (" \n", "it is empty"),
+        ("s3cret\nmore", "more than one line"),
+        ("s3c\x00ret", "more than one"),
+    ],
+)
+def test_a_token_that_cannot_be_sent_is_refused_and_never_shown(token: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(token)
+    with pytest.raises(PrometheusError, match=words) as caught:
+        PrometheusClient(PrometheusAccess("http://p.test", token_file=file))
+    assert "s3c" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("X-Key", "s3cret\r\nHost: x", "its value holds something else"),
+        ("X-Key", "s3cret\u00e9", "its value holds something else"),
+        ("X Key", "s3cret", "HTTP allows no header of that name"),
+        ("", "s3cret", "HTTP allows no header of that name"),
+        ("Content-Length", "5", "HTTP allows no header of that name"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused_and_its_value_never_shown(name: str, value: str, words: str) -> None:
+    with pytest.raises(PrometheusError, match=f"cannot send the header '{name}' .*: {words}") as caught:
+        PrometheusClient(PrometheusAccess("http://p.test", headers={name: value}))
+    assert "s3cret" not in str(caught.value)
