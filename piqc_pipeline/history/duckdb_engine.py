@@ -55,13 +55,28 @@ def attach(location: str, *, read_only: bool, wait_seconds: float) -> duckdb.Duc
     deadline = time.monotonic() + wait_seconds
     pause = 0.02
     while True:
+        before = _state(location)
         try:
-            return _attach(location, read_only=read_only)
+            connection = _attach(location, read_only=read_only)
+            # A file that is put in the place of this one before it is locked would leave us with a deleted one.
+            if before in (None, _state(location)):
+                return connection
+            detach(connection)
         except duckdb.IOException as error:
-            if "lock" not in str(error).lower() or time.monotonic() >= deadline:
+            replaced = before not in (None, _state(location))
+            if not replaced and ("lock" not in str(error).lower() or time.monotonic() >= deadline):
                 raise
         time.sleep(pause)
         pause = min(pause * 1.5, 0.5)
+
+
+def _state(location: str) -> tuple[int, int] | None:
+    """Which file lies there, and when it last changed: the number of a deleted file is given to the next one."""
+    try:
+        told = Path(location).stat()
+    except OSError:
+        return None
+    return told.st_ino, told.st_ctime_ns
 
 
 def _attach(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:

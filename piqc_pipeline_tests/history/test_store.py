@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ import polars as pl
 import pytest
 
 from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, StoreTooNew
+from piqc_pipeline.history import duckdb_engine
 from piqc_pipeline.history.duckdb_engine import explained
 from piqc_pipeline.history.duckdb_store import DuckDbStore
 from piqc_pipeline.history.migrations import MIGRATIONS
@@ -193,6 +195,26 @@ def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) ->
             open_store(path, wait_seconds=0.1).read()
         holder.communicate("")
     assert open_store(path).read().height == 1
+
+
+def test_a_file_that_compacting_replaces_while_it_is_opened_takes_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, compacted, attach = tmp_path / "history.duckdb", tmp_path / "compacted", duckdb_engine._attach
+    store = open_store(path)
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    shutil.copy(path, compacted)
+
+    def late(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        connection = attach(location, read_only=read_only)
+        if compacted.exists():
+            compacted.replace(path)
+        return connection
+
+    monkeypatch.setattr(duckdb_engine, "_attach", late)
+    store.replace(DAY, NEXT_DAY, rows([0.2]))
+    assert not compacted.exists()
+    assert store.read().equals(rows([0.2]))
 
 
 @pytest.mark.cli
