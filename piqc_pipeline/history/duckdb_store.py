@@ -181,7 +181,10 @@ class DuckDbStore:
         return self._read("SELECT * FROM facts ORDER BY taken_at, cluster", [], FACTS_SCHEMA)
 
     def prune(self, before: datetime) -> int:
-        """Delete rows, observations and scans older than the instant; the freed blocks are used again."""
+        """Delete rows, observations and scans older than the instant, and names of series without rows.
+
+        The freed blocks are used again.
+        """
         if not self._path.exists():
             return 0
         deleted = 0
@@ -194,6 +197,7 @@ class DuckDbStore:
             ):
                 rows = connection.execute(f"DELETE FROM {table} WHERE {column} < ?", [naive(before)]).fetchall()
                 deleted += int(rows[0][0])
+            connection.execute("DELETE FROM series WHERE series_id NOT IN (SELECT DISTINCT series_id FROM buckets)")
         return deleted
 
     def compact(self) -> None:

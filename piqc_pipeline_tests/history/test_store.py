@@ -129,6 +129,18 @@ def test_pruning_deletes_what_is_older(location: str) -> None:
     assert store.read()["utilization"].to_list() == [0.2]
 
 
+def test_pruning_forgets_the_series_that_have_no_rows_left(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "history.duckdb")
+    store.replace(DAY, NEXT_DAY, rows([0.1], gpus_per_replica=1))
+    later = rows([0.2], start=NEXT_DAY, gpus_per_replica=4)
+    store.replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), later)
+    assert store.prune(NEXT_DAY) == 1
+    assert store.query("SELECT gpus_per_replica FROM series")["gpus_per_replica"].to_list() == [4.0]
+    again = rows([0.3], gpus_per_replica=2)
+    store.replace(DAY, NEXT_DAY, again)
+    assert store.read().equals(pl.concat([again, later]))
+
+
 def test_a_row_outside_the_window_is_refused(location: str) -> None:
     with pytest.raises(ValueError, match="outside"):
         open_store(location).replace(NEXT_DAY, NEXT_DAY + timedelta(days=1), rows([0.1]))
