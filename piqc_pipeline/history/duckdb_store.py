@@ -108,7 +108,7 @@ class DuckDbStore:
         self, start: datetime | None = None, end: datetime | None = None, workloads: list[str] | None = None
     ) -> pl.DataFrame:
         """Rows in `[start, end)`, sorted by cluster, workload and time; no rows where nothing was stored yet."""
-        if not self._path.exists():
+        if self._missing():
             return empty_history()
         clause, values = where(start, end)
         with self._lock, self._connected(read_only=True) as connection:
@@ -124,7 +124,7 @@ class DuckDbStore:
 
     def query(self, sql: str) -> pl.DataFrame:
         """The answer to a SELECT over the store's tables; their times are UTC without a zone."""
-        if not self._path.exists():
+        if self._missing():
             raise HistoryError(f"there is no history at {self.location}: fill it with `piqc history import` or Dagster")
         with self._lock, self._connected(read_only=True) as connection:
             try:
@@ -185,7 +185,7 @@ class DuckDbStore:
 
         The freed blocks are used again.
         """
-        if not self._path.exists():
+        if self._missing():
             return 0
         deleted = 0
         with self._transaction() as connection:
@@ -202,7 +202,7 @@ class DuckDbStore:
 
     def compact(self) -> None:
         """Rewrite the file without its free blocks, sorted by time; the old file stays until the new one is whole."""
-        if not self._path.exists():
+        if self._missing():
             return
         fresh = self._path.with_name(f".{self._path.name}.{uuid4().hex}")
         try:
@@ -219,8 +219,14 @@ class DuckDbStore:
             with suppress(OSError):  # a read-only folder has its own sentence by now
                 fresh.unlink(missing_ok=True)
 
+    def _missing(self) -> bool:
+        try:
+            return not self._path.exists()
+        except OSError as error:
+            raise explained(error, self.location) from error
+
     def _read(self, statement: str, values: list[Any], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        if not self._path.exists():
+        if self._missing():
             return pl.DataFrame(schema=schema)
         with self._lock, self._connected(read_only=True) as connection:
             return fetch(connection, statement, values, schema)

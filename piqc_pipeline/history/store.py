@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from piqc_pipeline.errors import HistoryError
+from piqc_pipeline.history.duckdb_engine import explained
 from piqc_pipeline.history.duckdb_store import LOCK_WAIT_SECONDS, DuckDbStore
 from piqc_pipeline.history.lake import ParquetLake
 from piqc_pipeline.history.table import HistoryStore
@@ -22,7 +23,11 @@ def open_store(location: str | Path, *, wait_seconds: float = LOCK_WAIT_SECONDS)
         HistoryError: The name is that of a file of other data, in which no row would stay.
     """
     text = str(location)
-    if "://" in text or Path(text).is_dir() or not Path(text).suffix:
+    try:
+        folder = "://" in text or Path(text).is_dir() or not Path(text).suffix
+    except OSError as error:
+        raise explained(error, text) from error
+    if folder:
         return ParquetLake(text)
     if Path(text).suffix.lower() in READ_IN_MEMORY:
         raise HistoryError(f"{text} cannot be a history store: name a .duckdb file or a folder with PIQC_HISTORY_STORE")

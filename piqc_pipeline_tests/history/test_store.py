@@ -193,6 +193,16 @@ def test_what_may_not_be_opened_is_told_without_advice_to_free_space() -> None:
     )
 
 
+@pytest.mark.parametrize("asked", ["exists", "is_dir"])
+def test_a_folder_that_may_not_be_entered_is_one_sentence(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, asked, refused)
+    with pytest.raises(OutputUnwritable, match="cannot open h.duckdb: permission denied"):
+        open_store("h.duckdb").read()
+
+
 @pytest.mark.cli
 def test_a_file_held_by_another_process_is_named_with_its_pid(tmp_path: Path) -> None:
     path = tmp_path / "history.duckdb"

@@ -32,8 +32,11 @@ class Dictionary:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, datetime], Row] = {}
 
-    def replace(self, start: datetime, end: datetime, answer: list[Row], *, force: bool) -> None:
+    def replace(self, start: datetime, end: datetime, answer: list[Row], *, force: bool, others: bool) -> None:
         within = [row for row in self.rows.values() if start <= row["ts"] < end]
+        if not others:
+            told = _days(answer)
+            within = [row for day, rows in _days(within).items() if day in told for row in rows]
         if force:
             self._drop(within)
             within = []
@@ -121,7 +124,7 @@ def windows(draw: st.DrawFn) -> tuple[datetime, datetime]:
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> tuple[str, datetime, datetime, list[Row], bool]:
+def answers(draw: st.DrawFn) -> tuple[str, datetime, datetime, list[Row], bool, bool]:
     """A window and what a source answers for it: widths and series hold for a half-day, or change with the row."""
     start, end = draw(windows())
     rows = []
@@ -134,7 +137,7 @@ def answers(draw: st.DrawFn) -> tuple[str, datetime, datetime, list[Row], bool]:
                 row = {"cluster": workload.split("/")[0], "workload": workload, "step_seconds": step, **own}
                 row["ts"] = half + timedelta(seconds=step * number)
                 rows.append({name: None for name in HISTORY_SCHEMA} | row | draw(bucket))
-    return "replace", start, end, rows, draw(st.sampled_from([False, False, False, True]))
+    return "replace", start, end, rows, draw(st.sampled_from([False, False, True])), draw(st.booleans())
 
 
 moments = st.one_of(
@@ -167,11 +170,11 @@ def test_both_stores_hold_what_a_dictionary_holds(script: list[tuple[Any, ...]])
                 what, details = "replace", last
             if what == "replace":
                 last = details
-                start, end, rows, force = details
+                start, end, rows, force, others = details
                 frame = pl.DataFrame(rows, schema=HISTORY_SCHEMA)
-                model.replace(start, end, rows, force=force)
+                model.replace(start, end, rows, force=force, others=others)
                 for store in stores:
-                    store.replace(start, end, frame, force=force)
+                    store.replace(start, end, frame, force=force, others=others)
             elif what == "prune":
                 expected = model.prune(*details)
                 assert [store.prune(*details) for store in stores] == [expected] * 2
