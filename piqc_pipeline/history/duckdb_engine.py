@@ -64,7 +64,7 @@ def attach(location: str, *, read_only: bool, wait_seconds: float) -> duckdb.Duc
             detach(connection)
         except duckdb.IOException as error:
             replaced = before not in (None, _state(location))
-            if not replaced and ("lock" not in str(error).lower() or time.monotonic() >= deadline):
+            if time.monotonic() >= deadline or not (replaced or "lock" in str(error).lower()):
                 raise
         time.sleep(pause)
         pause = min(pause * 1.5, 0.5)
