@@ -124,8 +124,8 @@ class ScalingError(PiqcError):
     """A plan, manifest or replay cannot be made."""
 
 
-class ScaleUnread(ScalingError):
-    """What a workload's plan starts from could not be read."""
+class ScaleUnknown(ScalingError):
+    """How many replicas a workload is to have is unknown: its owner was not read, or is gone."""
 
 
 class ManifestInvalid(ScalingError):

@@ -113,7 +113,7 @@ def plan_command(
     """Print the replica plan of the next hours.
 
     Reads the newest snapshot and the promoted forecast; with --write also writes the manifests. Nothing is applied.
-    Workloads that no autoscaler can scale are named on stderr; the end is 3 if one of them could not be read.
+    Workloads that no autoscaler can scale are named on stderr; the end is 3 if a failed read may be why.
     """
     from dataclasses import replace
     from datetime import timedelta

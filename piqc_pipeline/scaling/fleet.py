@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from piqc_pipeline.errors import ScaleUnread, ScalingError, UsageError
+from piqc_pipeline.errors import ScaleUnknown, ScalingError, UsageError
 from piqc_pipeline.facts.snapshot import ClusterSnapshot, Workload
 from piqc_pipeline.scaling.demand import demand_of
 from piqc_pipeline.scaling.limits import limits_from_snapshot
@@ -54,7 +54,7 @@ class FleetPlan:
     Attributes:
         plans: In the order of their ids.
         left_out: Workloads that cannot be scaled by an autoscaler, with the reason.
-        unread: Those of them that might be scaled if the cluster were read whole.
+        unread: Those of them whose owner may have been among what a failed read hid.
     """
 
     plans: tuple[ReplicaPlan, ...]
@@ -150,7 +150,7 @@ def plan_fleet(
             )
         except ScalingError as error:
             left_out[workload.id] = str(error)
-            if isinstance(error, ScaleUnread):
+            if isinstance(error, ScaleUnknown) and snapshot.read_failed:
                 unread.add(workload.id)
             continue
         unit = unit_price(snapshot, workload, prices) if prices is not None else UnitPrice()

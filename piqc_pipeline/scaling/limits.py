@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from piqc_pipeline.errors import ScaleUnread, ScalingError
+from piqc_pipeline.errors import ScaleUnknown, ScalingError
 from piqc_pipeline.facts.snapshot import Autoscaler, ClusterSnapshot, Workload
 from piqc_pipeline.scaling.policy import ScalingPolicy
 from piqc_pipeline.scaling.room import Room, pods_per_replica, room_on_nodes, rooms_under_quotas
@@ -168,7 +168,7 @@ def _of_demand(policy: ScalingPolicy, highest: float | None) -> Iterator[tuple[i
 
 def _refuse_unscalable(workload: Workload) -> None:
     if workload.kind in SCALABLE_KINDS and workload.replicas_wanted is None:
-        raise ScaleUnread(f"cannot scale {workload.id}: how many replicas its owner asks for could not be read")
+        raise ScaleUnknown(f"cannot scale {workload.id}: how many replicas its owner asks for is unknown")
     if workload.kind not in SCALABLE_KINDS:
         raise ScalingError(
             f"cannot scale {workload.id}: a {workload.kind} takes no replicas from an autoscaler; "

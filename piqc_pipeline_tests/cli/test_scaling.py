@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from piqc_pipeline.cli.scaling import diff_command, lint_command, plan_command, replay_command
 from piqc_pipeline.errors import ArtifactAltered, ArtifactMissing, TraceUnreadable, UsageError
+from piqc_pipeline.facts.snapshot import Unknown
 from piqc_pipeline.facts.snapshot_file import write_snapshot
 from piqc_pipeline.forecast import artifact
 from piqc_pipeline.forecast.policy import TrainPolicy
@@ -101,7 +102,9 @@ def test_a_workload_that_was_not_read_ends_a_plan_with_3(
 ) -> None:
     monkeypatch.setenv("PIQC_NOW", (folder / "now").read_text())
     unread = workload(id="demo/inference/ReplicaSet/x", kind="ReplicaSet", name="x", replicas_wanted=None)
-    seen = replace(snapshot((node("a", 8), node("b", 8)), (pod("own", "a", 2),)), workloads=(workload(), unread))
+    seen = snapshot((node("a", 8), node("b", 8)), (pod("own", "a", 2),))
+    refused = Unknown("owners", "replicasets: 403", read_failed=True)
+    seen = replace(seen, workloads=(workload(), unread), unknown=(refused,))
     write_snapshot(seen, tmp_path / "facts" / "snapshot.json")
     (tmp_path / "model").symlink_to(folder / "model")
     done = run(plan_command, "--data-dir", str(tmp_path))

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from piqc_pipeline.errors import UsageError
-from piqc_pipeline.facts.snapshot import EngineIdentity
+from piqc_pipeline.facts.snapshot import EngineIdentity, Unknown
 from piqc_pipeline.scaling.fleet import plan_fleet
 from piqc_pipeline.waste.catalog import load_catalog
 from piqc_pipeline.waste.prices import PriceList
@@ -39,9 +39,12 @@ def test_a_workload_whose_count_was_not_read_might_be_planned() -> None:
     unread = workload(
         id="demo/other/ReplicaSet/x", kind="ReplicaSet", namespace="other", name="x", replicas_wanted=None
     )
-    fleet = plan_fleet(cluster(workload(), unread), {CHAT: forecast([4.4], [5.1])}, POLICY, NOW)
+    whole = cluster(workload(), unread)
+    broken = replace(whole, unknown=(Unknown("owners", "replicasets: 403", read_failed=True),))
+    fleet = plan_fleet(broken, {CHAT: forecast([4.4], [5.1])}, POLICY, NOW)
     assert fleet.unread == {unread.id} == set(fleet.left_out)
     assert not fleet.within(["inference"]).unread
+    assert not plan_fleet(whole, {CHAT: forecast([4.4], [5.1])}, POLICY, NOW).unread  # its owner is gone
 
 
 def test_a_namespace_without_workloads_is_no_plan_but_an_error():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from piqc_pipeline.errors import ScalingError, UsageError
+from piqc_pipeline.errors import ScaleUnknown, ScalingError, UsageError
 from piqc_pipeline.facts.snapshot import (
     AcceleratorPool,
     ClusterSnapshot,
@@ -245,5 +245,5 @@ def test_slices_of_a_device_shared_in_time_add_no_capacity():
 
 
 def test_an_owner_whose_count_was_not_read_is_no_daemonset() -> None:
-    with pytest.raises(ScalingError, match="could not be read"):
+    with pytest.raises(ScaleUnknown, match="asks for is unknown"):
         maximum((node("a", 8),), OWN, kind="ReplicaSet", replicas_wanted=None)
