@@ -23,6 +23,7 @@ PiqcError                        exit 1
 │   ├── ArtifactMissing
 │   └── ArtifactAltered                  its hash or schema is not what its card says
 ├── ScalingError
+│   ├── ScaleUnknown                     a workload whose count of replicas nobody knows
 │   ├── ManifestInvalid
 │   └── TraceUnreadable
 └── OutputUnwritable                     full disk, read-only folder
