@@ -334,7 +334,7 @@ def _time(raw: pl.LazyFrame, name: str) -> pl.Expr:
     microseconds = (
         pl.when(text.str.contains(r"^\d{9,11}(\.\d+)?$"))
         .then(number * 1_000_000)
-        .when(text.str.contains(r"^\d{12,14}(\.\d+)?$"))
+        .when(text.str.contains(r"^\d{13}(\.\d+)?$"))  # 12 and 14 digits are those of a calendar: 202501060900
         .then(number * 1_000)
     )
     epoch = microseconds.cast(pl.Int64).cast(pl.Datetime("us"))

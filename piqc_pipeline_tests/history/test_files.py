@@ -263,6 +263,12 @@ def test_a_file_may_be_written_in_many_ways(tmp_path: Path, written: str) -> Non
         assert frame["utilization"].to_list() == [0.1, 0.2]
 
 
+@pytest.mark.parametrize("written", ["202501060900", "20250106090000"], ids=["minutes", "seconds"])
+def test_a_calendar_time_without_signs_is_no_number_of_milliseconds(csv: Path, written: str) -> None:
+    with pytest.raises(HistoryFileUnreadable, match="line 2: the time cannot be read"):
+        fetch(csv, f"ds,y\n{written},10\n")
+
+
 def test_a_blank_line_counts_in_the_number_of_a_bad_one(csv: Path) -> None:
     with pytest.raises(HistoryFileUnreadable, match="has 1 bad row: line 4: not a number: x"):
         fetch(csv, "ds,y\n2025-01-06 00:00,10\n\n2025-01-06 00:05,x\n")
