@@ -51,6 +51,12 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "new"
 
 
+def test_a_link_to_itself_is_an_error_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"), replacing(tmp_path / "loop") as partial:
+        partial.write_text("new")
+
+
 def test_two_writers_at_once_leave_the_file_of_one_of_them(tmp_path: Path) -> None:
     path = tmp_path / "report.txt"
     with replacing(path) as first:
