@@ -5,6 +5,7 @@ Whether the objects make sense is asked in `lint.py`.
 
 import itertools
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,19 +110,32 @@ def paths_of(names: Sequence[str]) -> Iterator[str]:
 def applied_together(one: str, other: str) -> bool:
     """Whether one `kubectl apply -k` may apply both files.
 
-    Not those of two kustomizations of which none lists the other's folder: overlays of two clusters, or the HPAs beside
-    the ScaledObjects that they stand in for.
+    Not those of two kustomizations of which none lists the other, and that no one above them lists both of: overlays of
+    two clusters, or the HPAs beside the ScaledObjects that they stand in for.
     """
-    first, second = _kustomization(one), _kustomization(other)
-    if first is None or second is None or first.parent == second.parent:
+    above = [_kustomizations(one), _kustomizations(other)]
+    if not all(above):
         return True
-    return second.parent in _listed(first) or first.parent in _listed(second)
+    folders = {kustomizations[0].parent for kustomizations in above}
+    return any(folders <= _reached(root) for root in itertools.chain(*above))
 
 
-def _kustomization(file: str) -> Path | None:
-    """The nearest one in the file's folder or above it."""
+def _kustomizations(file: str) -> list[Path]:
+    """Those in the file's folder and above it, the nearest first."""
     names = itertools.product(Path(file).resolve().parents, KUSTOMIZATIONS) if file != "-" else ()
-    return next((path for folder, name in names if (path := folder / name).is_file()), None)
+    return [path for folder, name in names if (path := folder / name).is_file()]
+
+
+def _reached(kustomization: Path) -> set[Path]:
+    """Its folder, those that it lists, and those that they list."""
+    reached, waiting = set[Path](), [kustomization]
+    while waiting:
+        path = waiting.pop()
+        if path.parent not in reached:
+            reached.add(path.parent)
+            places = itertools.product(_listed(path), KUSTOMIZATIONS)
+            waiting += [place for folder, name in places if (place := folder / name).is_file()]
+    return reached
 
 
 def _listed(kustomization: Path) -> set[Path]:
@@ -131,7 +145,8 @@ def _listed(kustomization: Path) -> set[Path]:
         return set()
     lists = [body.get(key) for body in bodies for key in ("resources", "bases", "components")]
     names = [name for some in lists if isinstance(some, list) for name in some if isinstance(name, str)]
-    return {(kustomization.parent / name).resolve() for name in names}
+    # Not `Path.resolve`, which fails at a link that points to itself.
+    return {Path(os.path.realpath(kustomization.parent / name)) for name in names if "\0" not in name}
 
 
 def read(name: str) -> bytes:

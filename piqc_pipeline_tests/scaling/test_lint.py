@@ -8,6 +8,7 @@ import yaml
 
 from piqc_pipeline.scaling import lint_output
 from piqc_pipeline.scaling.lint import lint_files
+from piqc_pipeline.scaling.lint_load import applied_together
 from piqc_pipeline.scaling.lint_rules import RULES
 from piqc_pipeline_tests.scaling.lint_objects import (
     FORECAST,
@@ -162,6 +163,25 @@ def test_what_two_kustomizations_hold_is_applied_together_only_if_one_lists_the_
     assert "two-controllers" in found()
     (tmp_path / "kustomization.yaml").unlink()
     assert "two-controllers" in found()
+
+
+@pytest.mark.parametrize(
+    ("listed", "together"),
+    [
+        pytest.param({".": ["one", "two"]}, True, id="both by the one above"),
+        pytest.param({".": ["one"]}, False, id="one of them by the one above"),
+        pytest.param({"one": ["../base"], "base": ["../two"]}, True, id="through another"),
+        pytest.param({"one": [".", "../missing", "zero\0byte", "https://example.com/base"]}, False, id="no folders"),
+    ],
+)
+def test_what_kustomizations_list_is_followed(tmp_path, listed, together):
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "kustomization.yaml").write_text("resources: [a.yaml]")
+    for place, names in listed.items():
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "kustomization.yaml").write_text(yaml.safe_dump({"resources": names}))
+    assert applied_together(str(tmp_path / "one" / "a.yaml"), str(tmp_path / "two" / "a.yaml")) is together
 
 
 def test_a_service_that_is_not_there_is_found_only_beside_services():
