@@ -174,19 +174,19 @@ def foreign(location: str, reason: str) -> HistoryError:
     )
 
 
-def query_files(sql: str, tables: Mapping[str, tuple[str, Mapping[str, pl.DataType]]]) -> pl.DataFrame:
-    """The answer of an in-memory DuckDB to a SELECT over Parquet files: by name their glob and schema.
+def query_files(sql: str, tables: Mapping[str, tuple[str, Mapping[str, pl.DataType], str]]) -> pl.DataFrame:
+    """The answer of an in-memory DuckDB to a SELECT over Parquet files: by name their glob, schema and which rows.
 
     Raises:
         HistoryError: The statement is wrong.
     """
     with duckdb.connect() as connection:
         try:
-            for name, (place, schema) in tables.items():
+            for name, (place, schema, which) in tables.items():
                 files = f"read_parquet('{place.replace(chr(39), chr(39) * 2)}', union_by_name = true)"
                 known = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {files}").fetchall()}
                 columns = ", ".join(_column(column, kind, known) for column, kind in schema.items())
-                connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {files}")
+                connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {files} WHERE {which}")
             return pl.DataFrame(connection.sql(sql))
         except duckdb.Error as error:
             raise HistoryError(f"cannot answer the query: {one_line(error)}") from error

@@ -50,7 +50,7 @@ class ParquetLake:
     """History as Parquet objects (see `HistoryStore`): `TABLE/c=CLUSTER/day=YYYY-MM-DD/NAME.parquet`.
 
     Credentials are those that Polars finds by itself (`AWS_*`, `GOOGLE_*`, `AZURE_*`, instance roles). In a folder,
-    two writers of one day wait for each other. Object storage has no lock, and Polars neither puts on a condition nor
+    writers of one day wait for each other. Object storage has no lock, and Polars neither puts on a condition nor
     deletes: there each part of a day (its workloads and first bucket) is an object of its own, so that writers of
     different parts never touch the same one, and readers join them; `compact` merges them. A part is put before older
     rows of its buckets are taken out of other objects; where a writer dies in between, the newer rows count. What is
@@ -108,7 +108,8 @@ class ParquetLake:
             for table in named:
                 here = f"{self.location}/{table}/*/*/*.parquet"
                 places[table] = here if self._readable_here(table) else self._copy(table, Path(folder))
-            return query_files(sql, {table: (place, _told(table)) for table, place in places.items()})
+            which = {"gpu_utilization": "step_seconds IS NOT NULL"}  # see PARTS_SCHEMA
+            return query_files(sql, {name: (at, _told(name), which.get(name, "true")) for name, at in places.items()})
 
     def days(self) -> list[datetime]:
         """UTC midnights of the days that have rows."""
@@ -167,11 +168,12 @@ class ParquetLake:
         deleted = 0
         for table, (schema, column) in _TABLES.items():
             for path in self._objects(table, end=before):
-                rows = self._get(path, schema)
-                left = rows.filter(pl.col(column) >= before)
-                deleted += rows.height - left.height
-                if left.height < rows.height:
-                    self._keep(path, left)
+                with self._exclusive(path.rpartition("/")[0]):
+                    rows = self._get(path, schema)
+                    left = rows.filter(pl.col(column) >= before)
+                    deleted += rows.height - left.height
+                    if left.height < rows.height:
+                        self._keep(path, left)
         return deleted
 
     def compact(self) -> None:
@@ -181,7 +183,9 @@ class ParquetLake:
             for path in self._objects(table):
                 days.setdefault(path.rpartition("/")[0], []).append(path)
             for folder, paths in days.items():
-                if len(paths) > 1:
+                if len(paths) == 1:
+                    continue
+                with self._exclusive(folder):
                     rows = pl.concat([self._get(path, schema) for path in paths])
                     rows = joined_parts(rows) if table == "gpu_utilization" else rows.unique(maintain_order=True)
                     whole = f"{folder}/{_name(rows)}"
@@ -208,19 +212,20 @@ class ParquetLake:
         inside = (pl.col("ts") >= first) & (pl.col("ts") < last)
         if not (force and others):
             inside &= pl.col("workload").is_in(part["workload"].unique().implode())
-        with self._exclusive(own):
+        with self._exclusive(folder):
             for attempt in range(PUT_TRIES if self._remote else 1):
                 objects = {
                     path: self._get(path, PARTS_SCHEMA)
                     for path in self._objects("gpu_utilization", day, day, f"c={quote(cluster, safe='')}")
                 }
-                stored = joined_parts(pl.concat([nothing, *objects.values()]))
+                parts = pl.concat([nothing, *objects.values()])
+                stored = joined_parts(parts)
                 window = (pl.col("ts") >= first) & (pl.col("ts") < last)
                 rows, done = merged(stored.drop("generation").filter(window), part, force=force, others=others)
                 outcome = outcome if attempt else done
                 kept = objects.pop(own, nothing)
                 rest = {path: left for path, left in objects.items() if left.select(inside.any()).item()}
-                generation = pl.lit((_newest(stored) or 0) + 1, pl.Int64).alias("generation")
+                generation = pl.lit((_newest(parts) or 0) + 1, pl.Int64).alias("generation")
                 mine = pl.concat([kept.filter(~inside), rows.filter(inside).with_columns(generation)])
                 mine = mine.sort("workload", "ts")
                 if mine.drop("generation").equals(kept.drop("generation")) and not rest:
@@ -326,14 +331,14 @@ class ParquetLake:
             self._put(path, rows)
 
     @contextmanager
-    def _exclusive(self, path: str) -> Iterator[None]:
+    def _exclusive(self, folder: str) -> Iterator[None]:
         if self._remote:
             yield
             return
-        folder = Path(path).parent
+        place = Path(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / ".lock").open("w")
+            place.mkdir(parents=True, exist_ok=True)
+            lock = (place / ".lock").open("w")
         except (FileExistsError, NotADirectoryError) as error:
             raise no_folder(self.location) from error
         except OSError as error:

@@ -209,6 +209,17 @@ def test_of_a_writer_that_dies_before_it_emptied_the_old_objects_readers_see_the
     assert open_store(location).read().equals(wanted)
 
 
+def test_rows_that_come_after_others_were_taken_out_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = "s3://history/taken-out"
+    open_store(location).replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    for new, force in ((rows([]), True), (rows([0.3]), False)):
+        with monkeypatch.context() as patched:
+            dies_before(1, patched)
+            with pytest.raises(Killed):
+                open_store(location).replace(DAY, NEXT_DAY, new, force=force)
+        assert open_store(location).read().equals(new)
+
+
 def test_a_bucket_that_does_not_exist_is_one_sentence() -> None:
     with pytest.raises(HistoryError, match="there is no such bucket; create it"):
         open_store("s3://nobody/x").replace(DAY, NEXT_DAY, rows([0.1]))

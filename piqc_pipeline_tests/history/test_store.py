@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import polars as pl
@@ -19,6 +21,7 @@ from piqc_pipeline.errors import HistoryError, OutputUnwritable, StoreLocked, St
 from piqc_pipeline.history import duckdb_engine
 from piqc_pipeline.history.duckdb_engine import explained
 from piqc_pipeline.history.duckdb_store import DuckDbStore
+from piqc_pipeline.history.lake import ParquetLake
 from piqc_pipeline.history.migrations import MIGRATIONS
 from piqc_pipeline.history.store import open_store
 from piqc_pipeline_tests.history.rows import DAY, NEXT_DAY, rows
@@ -435,6 +438,45 @@ def test_a_lake_keeps_no_temporary_file(tmp_path: Path) -> None:
     open_store(tmp_path / "lake").replace(DAY, NEXT_DAY, rows([0.1]))
     names = {name for _, _, files in os.walk(tmp_path / "lake") for name in files}
     assert names == {"history.parquet", ".lock"}
+
+
+def test_a_query_of_a_lake_tells_no_row_that_says_that_there_is_none(tmp_path: Path) -> None:
+    lake = open_store(tmp_path)
+    lake.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    [day] = tmp_path.glob("gpu_utilization/*/*/*.parquet")
+    gone = pl.when(pl.col("ts") > DAY).then(pl.col("step_seconds")).alias("step_seconds")
+    pl.read_parquet(day, hive_partitioning=False).with_columns(gone).write_parquet(day)
+    assert lake.read()["utilization"].to_list() == [0.2]
+    assert lake.query("SELECT utilization FROM gpu_utilization")["utilization"].to_list() == [0.2]
+
+
+@pytest.mark.parametrize(
+    "call", [lambda lake: lake.prune(DAY + timedelta(minutes=5)), ParquetLake.compact], ids=["prune", "compact"]
+)
+def test_a_writer_waits_for_the_lake_to_be_pruned_or_compacted(
+    tmp_path: Path, call: Callable[[ParquetLake], object]
+) -> None:
+    writers = []
+
+    class Interrupted(ParquetLake):
+        """Another process replaces the day while this one has read it."""
+
+        def _get(self, path: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+            frame = super()._get(path, schema)
+            if path.endswith("history.parquet"):
+                writers.append(Thread(target=ParquetLake(self.location).replace, args=(DAY, NEXT_DAY, rows([0.7] * 3))))
+                writers[-1].start()
+                writers[-1].join(0.3)
+            return frame
+
+    lake = Interrupted(str(tmp_path))
+    lake.replace(DAY, NEXT_DAY, rows([0.1, 0.2]))
+    [day] = tmp_path.glob("gpu_utilization/*/*/*.parquet")
+    shutil.copy(day, day.with_name("older.parquet"))
+    call(lake)
+    for writer in writers:
+        writer.join(30)
+    assert writers and open_store(lake.location).read()["utilization"].to_list() == [0.7] * 3
 
 
 def test_a_row_without_a_workload_is_refused(location: str) -> None:
