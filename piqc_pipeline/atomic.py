@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    with suppress(FileNotFoundError, NotADirectoryError):
+    with suppress(FileNotFoundError):
         path.stat()  # of a link to itself an OSError, where `resolve` raises another or goes on
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -57,6 +57,12 @@ def test_a_link_to_itself_is_an_error_of_the_file(tmp_path: Path) -> None:
         partial.write_text("new")
 
 
+def test_a_file_in_the_place_of_a_folder_is_told_as_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(NotADirectoryError), replacing(tmp_path / "file" / "report.txt"):
+        pass
+
+
 def test_two_writers_at_once_leave_the_file_of_one_of_them(tmp_path: Path) -> None:
     path = tmp_path / "report.txt"
     with replacing(path) as first:
