@@ -16,6 +16,7 @@ class Doubt:
 
     Attributes:
         says: The sentence; `{count}`, `{number}` and `{names}` stand for the count, and for how many names and which.
+            Only the first `{count}` does: the name of a file may come after it.
         count: Of rows or buckets; those of several days add up.
         names: Of pods, devices or workloads; those of several days are joined.
     """
@@ -26,7 +27,7 @@ class Doubt:
 
     def __str__(self) -> str:
         """The sentence."""
-        text = self.says.replace("{count}", str(self.count)) if self.count else self.says
+        text = self.says.replace("{count}", str(self.count), 1) if self.count else self.says
         if not self.names:
             return text
         return text.replace("{number}", str(len(self.names))).replace("{names}", some(sorted(self.names)))

@@ -24,6 +24,7 @@ def test_the_first_names_are_shown_in_order() -> None:
 def test_what_others_named_is_never_taken_for_a_place_in_the_sentence() -> None:
     assert str(lost("{count}", "{names}")) == "2 pods are lost: {count}, {names}"
     assert str(Doubt("the server warns: {count} {names}")) == "the server warns: {count} {names}"
+    assert str(Doubt("{count} rows are not in {count}.csv", 2)) == "2 rows are not in {count}.csv"
 
 
 def test_a_sentence_tells_on_how_many_days_of_the_range_and_on_which() -> None:
