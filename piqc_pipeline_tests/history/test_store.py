@@ -417,6 +417,20 @@ def test_a_newer_file_is_refused_by_an_older_program(tmp_path: Path) -> None:
         DuckDbStore(path).replace(DAY, NEXT_DAY, rows([0.2]))
 
 
+def test_a_file_is_compacted_while_a_query_of_another_holds_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_engine, "REWRITING_MEMORY", "10MB")
+    store = open_store(tmp_path / "history.duckdb")
+    store.replace(DAY, NEXT_DAY, rows([0.1]))
+    other = duckdb_engine.attach(str(tmp_path / "other.duckdb"), read_only=False, wait_seconds=1)
+    sorted_rows = other.execute("SELECT i FROM range(3000000) numbers(i) ORDER BY hash(i)")
+    store.compact()
+    assert store.read().equals(rows([0.1]))
+    assert len(sorted_rows.fetchmany(10)) == 10
+    duckdb_engine.detach(other)
+
+
 def test_a_lake_of_a_newer_program_is_refused(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     open_store(lake).replace(DAY, NEXT_DAY, rows([0.1]))
