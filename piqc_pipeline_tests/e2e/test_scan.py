@@ -49,18 +49,24 @@ def state(kube: Kube, namespace: str, images: Images) -> Iterator[str]:
 
 
 def _still(kube: Kube) -> None:
-    """Wait until no pod anywhere is on its way up or down, so that two scans can see the same."""
+    """Wait until no pod anywhere is on its way up or down, so that two scans can see the same.
+
+    Pods of a namespace that is being deleted may not know yet.
+    """
 
     def moving() -> list[str]:
+        leaving = [
+            one["metadata"]["name"] for one in kube.get("namespaces")["items"] if one["status"]["phase"] != "Active"
+        ]
         pods = kube.get("pods", "-A")["items"]
-        return [
+        return leaving + [
             pod["metadata"]["name"]
             for pod in pods
             if pod["metadata"].get("deletionTimestamp")
             or (pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending")
         ]
 
-    until(moving, lambda names: not names, 120, "pods at rest")
+    until(moving, lambda names: not names, 240, "pods at rest")
 
 
 def scan(*options: str) -> Report:
