@@ -83,15 +83,11 @@ class DuckDbStore:
             OutputUnwritable: Read-only folder or full disk; what was stored is untouched.
         """
         frame = check_window(start, end, frame)
-        window: list[Any] = [naive(start), naive(end)]
+        window = [naive(start), naive(end)]
         within = "WHERE ts >= ? AND ts < ?"
-        clusters = frame["cluster"].unique().to_list()
         with self._transaction() as connection:
             series = fetch(connection, "SELECT * FROM series", [], SERIES_SCHEMA)
             rows, new = coded(frame, series)
-            if clusters and not series["cluster"].is_in(clusters).all():
-                within += " AND series_id IN (SELECT series_id FROM series WHERE cluster IN ?)"
-                window.append(clusters)
             outcome = Replaced(rows.height, 0)
             # Usually a day is run again with other values: half of the columns tells.
             telling = [name for name in BUCKETS_SCHEMA if name in (*BUCKETS_KEY, *DECISIVE)]

@@ -74,8 +74,8 @@ class ParquetLake:
         """Replace the rows of `[start, end)`, one object a cluster and day (see `table.merged` for what stays)."""
         frame = check_window(start, end, frame)
         clusters = frame["cluster"].unique().sort().to_list()
-        if others and not clusters:
-            clusters = sorted(self._clusters())
+        if others and (force or not clusters):
+            clusters = sorted({*clusters, *self._clusters()})
         outcome = Replaced(0, 0)
         days = days_between(start, end) if others else sorted({day_of(moment) for moment in frame["ts"].unique()})
         for day in days:

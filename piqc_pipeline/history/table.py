@@ -97,8 +97,7 @@ class HistoryStore(Protocol):
             end: Instant after the last.
             frame: The new rows.
             force: Take them as they are, emptier or not.
-            others: Whether they tell of all workloads of their clusters, and of all clusters where there are none; else
-                days of a workload that they do not name are left alone.
+            others: Whether they tell of all workloads; else days of a workload that they do not name are left alone.
         """
         ...
 
