@@ -67,7 +67,7 @@ class FleetPlan:
         Raises:
             UsageError: No workload is in one of them.
         """
-        there = {name.rsplit("/", 3)[1] for name in (*(plan.workload for plan in self.plans), *self.left_out)}
+        there = {_namespace(name) for name in (*(plan.workload for plan in self.plans), *self.left_out)}
         if absent := [name for name in namespaces if name not in there]:
             raise UsageError(
                 f"no inference workload of the last scan is in namespace {' or '.join(absent)}; there are some in "
@@ -75,9 +75,13 @@ class FleetPlan:
             )
         return FleetPlan(
             tuple(plan for plan in self.plans if plan.limits.namespace in namespaces),
-            {name: why for name, why in self.left_out.items() if name.rsplit("/", 3)[1] in namespaces},
-            frozenset(name for name in self.unread if name.rsplit("/", 3)[1] in namespaces),
+            {name: why for name, why in self.left_out.items() if _namespace(name) in namespaces},
+            frozenset(name for name in self.unread if _namespace(name) in namespaces),
         )
+
+
+def _namespace(workload: str) -> str:
+    return workload.rsplit("/", 3)[1]
 
 
 def plan_cluster(
