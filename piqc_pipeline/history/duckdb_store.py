@@ -289,13 +289,13 @@ class DuckDbStore:
             raise OutputUnwritable(f"a file of an older program is rewritten before it is read: {error}") from error
 
     def _version(self, connection: duckdb.DuckDBPyConnection) -> int:
-        tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()")
-        names = {name for (name,) in tables.fetchall()}
-        if not names:
+        try:
+            rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
+        except duckdb.CatalogException:
+            tables = "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database()"
+            if connection.execute(tables).fetchone():
+                raise foreign(self.location, "it has no table piqc_schema") from None
             return 0
-        if "piqc_schema" not in names:
-            raise foreign(self.location, "it has no table piqc_schema")
-        rows = connection.execute("SELECT coalesce(max(version), 0) FROM piqc_schema").fetchall()
         version = int(rows[0][0])
         if version > len(self._migrations):
             raise StoreTooNew(
